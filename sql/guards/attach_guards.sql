@@ -1,0 +1,41 @@
+-- Every trigger of ours is ENABLE ALWAYS.
+create function oml.attach_guards()
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  guard record;
+begin
+  for guard in
+    select * from (values
+      ('journal', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('journal', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('journal', 'enqueue', 'after insert', 'row', 'enqueue'),
+      ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('chain_head', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('chain_head', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('tenant', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('tenant', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('event_type', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('lake_table', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('setting', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('setting', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('frontier', 'guard_forward', 'before update', 'row', 'guard_forward'),
+      ('frontier', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('frontier', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('membership', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only')
+    ) as g (table_name, name, event, level, function_name)
+  loop
+    execute format(
+      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%I()',
+      guard.name, guard.event, guard.table_name, guard.level, guard.function_name
+    );
+    execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
+  end loop;
+end
+$$;

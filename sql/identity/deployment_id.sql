@@ -1,0 +1,11 @@
+create function oml.deployment_id()
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (select s.value from oml.setting s where s.name = 'deployment_id');
+end
+$$;

@@ -1,0 +1,59 @@
+-- Run once a database. Makes the tables, the provider chain and its root key. It is not granted to
+-- anyone: a superuser runs it, and everything it makes belongs to the three owners.
+create function @extschema@.oml_genesis(
+  deployment text,
+  signer text default 'file:/etc/oml/signing.key',
+  lake_url text default null
+)
+returns uuid
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  deployment_id uuid := gen_random_uuid();
+  root_key bytea;
+begin
+  if current_setting('transaction_read_only')::bool then
+    perform oml.refuse_read_only();
+  end if;
+  if to_regclass('oml.journal') is not null then
+    raise exception using
+      errcode = 'OM020',
+      message = 'this database has had its genesis',
+      hint = 'A database holds one deployment. To bring guards and policies back after DROP EXTENSION, run oml_attach().';
+  end if;
+  if deployment is null or deployment !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then
+    raise exception using
+      errcode = 'OM005',
+      message = format('%L is not a deployment name', deployment),
+      hint = 'Use 1 to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit.';
+  end if;
+  root_key := oml.signer_public_key(signer);
+  perform oml.attach();
+
+  insert into oml.setting (name, value) values
+    ('deployment_id', deployment_id::text),
+    ('deployment', deployment),
+    ('signer', signer),
+    ('signing_kid', substr(sha256(root_key), 1, 8)::text);
+  if lake_url is not null then
+    perform @extschema@.oml_configure('lake_url', lake_url);
+  end if;
+  perform oml.register_reserved_types();
+  insert into oml.frontier (name) values ('lake');
+
+  perform oml.create_chain(deployment_id, 'provider', 0);
+  perform oml.append_provider_event('key.issued', jsonb_build_object(
+    'kid', encode(substr(sha256(root_key), 1, 8), 'hex'),
+    'public_key', encode(root_key, 'hex'),
+    'algorithm', 'Ed25519',
+    'purpose', 'root',
+    'deployment', deployment
+  ));
+  return deployment_id;
+end
+$$;
+comment on function @extschema@.oml_genesis(text, text, text)
+  is 'Run once a database by a superuser: create the tables and the provider chain whose first event is the root key. Returns the deployment id.';

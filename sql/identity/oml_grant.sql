@@ -1,0 +1,45 @@
+create function @extschema@.oml_grant(
+  login name,
+  tenant text,
+  permissions text[] default '{append}',
+  principal text default null
+)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  tenant_id uuid;
+  known constant text[] := array['append', 'submit', 'review', 'operate', 'audit'];
+begin
+  perform oml.require_provider('operate');
+  select t.tenant_id into tenant_id from oml.tenant t where t.name = oml_grant.tenant;
+  if not found then
+    raise exception using
+      errcode = 'OM003', message = format('there is no tenant %L', tenant),
+      hint = 'Create it first: select oml_create_tenant(…).';
+  end if;
+  if not exists (select from pg_roles r where r.rolname = login and r.rolcanlogin) then
+    raise exception using
+      errcode = 'OM007', message = format('there is no login role %L', login),
+      hint = format('Create it first: create role %I login in role oml_writer.', login);
+  end if;
+  if permissions is null or cardinality(permissions) = 0 or not permissions <@ known then
+    raise exception using
+      errcode = 'OM008', message = format('%L are not permissions', permissions),
+      hint = 'Any of append, submit, review, operate, audit.';
+  end if;
+  insert into oml.membership as m (login, tenant_id, tenant, principal, permissions)
+  values (login, tenant_id, tenant, coalesce(principal, login::text), permissions)
+  on conflict on constraint membership_pkey
+  do update set principal = excluded.principal, permissions = excluded.permissions, granted_at = clock_timestamp();
+  perform oml.append_provider_event('membership.granted', jsonb_build_object(
+    'login', login, 'tenant_id', tenant_id, 'tenant', tenant,
+    'principal', coalesce(principal, login::text), 'permissions', to_jsonb(permissions)
+  ));
+end
+$$;
+comment on function @extschema@.oml_grant(name, text, text[], text)
+  is 'Bind a login to a tenant with exactly these permissions, journalled on the provider chain. Needs operate on the provider.';

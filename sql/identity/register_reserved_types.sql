@@ -1,0 +1,15 @@
+create function oml.register_reserved_types()
+returns void
+language sql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  insert into oml.event_type (type, required_keys, max_bytes, reserved, description) values
+    ('key.issued', '{kid,public_key,algorithm,purpose}', 4096, true, 'A key became valid. The first event of the provider chain issues the root key.'),
+    ('tenant.created', '{tenant_id,name}', 4096, true, 'A tenant was created; its chain''s genesis event refers to this one.'),
+    ('tenant.genesis', '{created_by}', 4096, true, 'First event of a tenant''s chain.'),
+    ('membership.granted', '{login,tenant_id,tenant,principal,permissions}', 4096, true, 'A login was bound to a tenant with these permissions.'),
+    ('membership.revoked', '{login,tenant_id,tenant}', 4096, true, 'A login was unbound from a tenant.'),
+    ('event-type.registered', '{type,schema_version,required_keys,max_bytes,pii_class}', 65536, true, 'A version of an event type was added to the catalogue.')
+  on conflict do nothing
+$$;

@@ -1,0 +1,68 @@
+create function @extschema@.oml_append(
+  type text,
+  payload jsonb,
+  tenant text default null,
+  idempotency_key text default null,
+  operation text default null,
+  app_version text default null,
+  caused_by uuid default null,
+  invocation_id text default null,
+  entity_type text default null,
+  entity_id text default null,
+  subject_id text default null,
+  schema_version int default null
+)
+returns oml.receipt
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  caller record;
+begin
+  -- RLS shows a session its own memberships only, so a stranger's tenant looks like no tenant.
+  select m.tenant_id, m.principal, count(*) over () as tenants, e.*
+  into caller
+  from oml.membership m
+  left join lateral (
+    select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved
+    from oml.event_type t
+    where t.type = oml_append.type
+      and (oml_append.schema_version is null or t.schema_version = oml_append.schema_version)
+    order by t.schema_version desc
+    limit 1
+  ) e on true
+  where m.login = session_user
+    and 'append' = any (m.permissions)
+    and (oml_append.tenant is null or m.tenant = oml_append.tenant)
+  limit 1;
+  if not found or caller.tenants > 1 then
+    perform oml.refuse_caller(tenant);
+  end if;
+  if caller.schema_version is null or caller.reserved
+    or jsonb_typeof(payload) is distinct from 'object'
+    or not payload ?& caller.required_keys
+    or octet_length(payload::text) > caller.max_bytes
+  then
+    perform oml.refuse_event(
+      type, oml_append.schema_version, payload, caller.schema_version, caller.reserved,
+      caller.required_keys, caller.max_bytes
+    );
+  end if;
+  if octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key)) > 2048 then
+    raise exception using
+      errcode = 'OM016',
+      message = 'the claims beside the payload are longer than 2048 bytes together',
+      hint = 'operation, app_version, invocation_id, entity_*, subject_id and idempotency_key are short names; content belongs in the payload.';
+  end if;
+
+  return oml.append_event(
+    caller.tenant_id, type, caller.schema_version, payload, caller.pii_class, caller.principal,
+    'membership:append', null, operation, app_version, caused_by, invocation_id, entity_type,
+    entity_id, subject_id, idempotency_key => oml_append.idempotency_key
+  );
+end
+$$;
+comment on function @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int)
+  is 'Append one event to the caller''s chain, in the caller''s transaction, and return its receipt.';

@@ -1,0 +1,63 @@
+-- The one Python step of an append: id, time, encode, sign, hash (architecture: The envelope).
+-- UUIDs come as 16 bytes. The key must be the one the deployment issued, or nothing could verify.
+create function oml.seal(
+  signer text,
+  signing_kid bytea,
+  deployment_id bytea,
+  tenant_id bytea,
+  seq bigint,
+  prev_hash bytea,
+  type text,
+  schema_version int,
+  payload text,
+  writer text,
+  principal text,
+  auth text,
+  impersonation text,
+  operation text,
+  app_version text,
+  caused_by bytea,
+  invocation_id text,
+  entity_type text,
+  entity_id text,
+  subject_id text,
+  pii_class text,
+  artifact_id bytea,
+  artifact_version bigint,
+  plaintext_digest bytea,
+  ciphertext_digest bytea,
+  dek_id bytea
+)
+returns oml.sealed
+language plpython3u
+volatile
+set search_path = pg_catalog, pg_temp
+as $python$
+core = SD.get('core')
+if core is None:
+    import os
+    import sys
+    plpy.execute('select oml.load_core()')
+    core = SD['core'] = sys.modules['_oml_core']
+    SD['data_directory'] = os.getcwd()
+try:
+    key, protected = core.seal.signing_key(signer, SD['data_directory'])
+except core.keys.KeyFileError as error:
+    plpy.error(error.message, sqlstate=error.sqlstate, hint=error.hint)
+if key.kid != signing_kid:
+    plpy.error(
+        f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
+        sqlstate='OM034',
+        hint='Put the deployment\'s key back: an event signed by another key could never be verified.')
+now = core.envelope.now_us()
+event_id = core.envelope.uuid7(now // 1000)
+try:
+    data, digest = core.seal.seal(key, protected, (
+        deployment_id, seq, prev_hash, tenant_id, core.envelope.VERSION, artifact_id, now, auth,
+        app_version, caused_by, ciphertext_digest, dek_id, entity_id, entity_type, event_id,
+        impersonation, invocation_id, operation, pii_class, plaintext_digest,
+        payload.encode('utf-8'), principal, subject_id, schema_version, type, artifact_version, writer))
+except (OverflowError, UnicodeError) as error:
+    plpy.error(f'the event cannot be encoded: {error}', sqlstate='OM017')
+return event_id.hex(), now, key.kid, digest, data
+$python$;

@@ -1,0 +1,8 @@
+create type oml.sealed as (
+  event_id uuid,
+  occurred_us bigint,
+  kid bytea,
+  hash bytea,
+  envelope bytea
+);
+comment on type oml.sealed is 'What oml.seal makes of an event: ids, hash and the exact signed bytes.';

@@ -1,0 +1,33 @@
+-- Fence, step 2: who may have drawn a number up to the limit and has not ended. Whoever drew took
+-- the table's lock and an xid before, and keeps both to its end, also across PREPARE TRANSACTION
+-- (which keeps the virtual xid). One materialized scan: between two, a holder could change.
+-- Given xids, only those of them that still run.
+create function oml.lake_cut_holders(xids bigint[] default null)
+returns table (xid bigint, pid int, gid text)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform oml.require_provider('operate');
+  return query
+  with locks as materialized (
+    select l.locktype, l.database, l.relation, l.transactionid, l.virtualtransaction, l.pid, l.mode
+    from pg_locks l
+    where l.granted
+  )
+  select distinct x.transactionid::text::bigint, x.pid, p.gid
+  from locks x
+  left join pg_prepared_xacts p on p.transaction = x.transactionid
+  where x.locktype = 'transactionid' and x.mode = 'ExclusiveLock'
+    and case when xids is null then exists (
+      select from locks l
+      where l.virtualtransaction = x.virtualtransaction
+        and l.locktype = 'relation' and l.mode = 'RowExclusiveLock'
+        and l.relation = 'oml.outbox'::regclass
+        and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    ) else x.transactionid::text::bigint = any (xids) end;
+end
+$$;

@@ -1,0 +1,26 @@
+-- What each owner may do to each table, and nobody else anything. UPDATE of chain_head is there for
+-- SELECT … FOR UPDATE alone; its guard refuses the update itself.
+create function oml.attach_grants()
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  revoke all on all tables in schema oml from public, oml_kernel, oml_fleet;
+  revoke all on all sequences in schema oml from public, oml_kernel, oml_fleet;
+
+  grant select on oml.setting, oml.membership, oml.event_type to oml_kernel;
+  grant select, insert on oml.journal to oml_kernel;
+  grant select, update (chain_no) on oml.chain_head to oml_kernel;
+  grant insert on oml.outbox to oml_kernel;
+  grant usage on sequence oml.outbox_seq to oml_kernel;
+
+  grant select on oml.setting, oml.journal, oml.outbox to oml_fleet;
+  grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
+  grant insert on oml.chain_head, oml.event_type to oml_fleet;
+  grant select, insert, update, delete on oml.membership to oml_fleet;
+  grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
+  grant usage on sequence oml.chain_no to oml_fleet;
+end
+$$;

@@ -1,0 +1,54 @@
+-- Row-level security on every table, forced on the owner too. oml_kernel sees one tenant, the one the
+-- calling function has just checked and set; oml_fleet sees all, in the few functions that must.
+create function oml.attach_policies()
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  this_tenant constant text := 'tenant_id = nullif(current_setting(''oml.tenant_id'', true), '''')::uuid';
+  policy record;
+begin
+  for policy in
+    select * from (values
+      ('setting', 'owner_all', 'all', 'oml_owner', 'true'),
+      ('setting', 'kernel_read', 'select', 'oml_kernel', 'true'),
+      ('setting', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('tenant', 'owner_insert', 'insert', 'oml_owner', 'true'),
+      ('tenant', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('tenant', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('chain_head', 'owner_insert', 'insert', 'oml_owner', 'true'),
+      ('chain_head', 'kernel_read', 'select', 'oml_kernel', this_tenant),
+      ('chain_head', 'kernel_lock', 'update', 'oml_kernel', this_tenant),
+      ('chain_head', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('membership', 'kernel_read', 'select', 'oml_kernel', 'login = session_user'),
+      ('membership', 'fleet_all', 'all', 'oml_fleet', 'true'),
+      ('event_type', 'owner_insert', 'insert', 'oml_owner', 'true'),
+      ('event_type', 'kernel_read', 'select', 'oml_kernel', 'true'),
+      ('event_type', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('journal', 'kernel_read', 'select', 'oml_kernel', this_tenant),
+      ('journal', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
+      ('journal', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('outbox', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
+      ('outbox', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('frontier', 'owner_insert', 'insert', 'oml_owner', 'true'),
+      ('frontier', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('frontier', 'fleet_update', 'update', 'oml_fleet', 'true'),
+      ('lake_table', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('lake_table', 'fleet_insert', 'insert', 'oml_fleet', 'true')
+    ) as p (table_name, name, command, role_name, condition)
+  loop
+    execute format('drop policy if exists %I on oml.%I', policy.name, policy.table_name);
+    execute format(
+      'create policy %I on oml.%I for %s to %I %s',
+      policy.name, policy.table_name, policy.command, policy.role_name,
+      case policy.command
+        when 'insert' then format('with check (%s)', policy.condition)
+        when 'select' then format('using (%s)', policy.condition)
+        else format('using (%1$s) with check (%1$s)', policy.condition)
+      end
+    );
+  end loop;
+end
+$$;

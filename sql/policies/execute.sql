@@ -1,0 +1,44 @@
+-- Who may call what. Group roles grant EXECUTE; oml.membership decides what the call may do.
+-- Functions absent here are for their owner alone, or for a superuser.
+grant usage on schema oml to oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
+
+grant execute on function @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int) to oml_writer;
+grant execute on function
+  @extschema@.oml_create_tenant(text),
+  @extschema@.oml_grant(name, text, text[], text),
+  @extschema@.oml_revoke(name, text),
+  @extschema@.oml_register_event_type(text, int, text[], int, text, text)
+to oml_operator;
+grant execute on function
+  @extschema@.oml_verify_chain(text),
+  oml.chain_rows(uuid, bigint, int),
+  oml.known_heads(),
+  oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
+  oml.lake_outbox_row(bigint), oml.lake_unqueued()
+to oml_auditor, oml_daemon;
+grant execute on function
+  oml.lake_cut_limit(), oml.lake_cut_holders(bigint[]), oml.lake_fence(bigint),
+  oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_advance(bigint),
+  oml.lake_record_table(text, int, text)
+to oml_daemon;
+
+-- Between the three owners.
+grant execute on function
+  oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text),
+  oml.require_provider(text[]), oml.require_audit(uuid), oml.load_core()
+to oml_fleet;
+grant execute on function oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint) to oml_owner;
+grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text),
+  oml.signer_public_key(text), oml.load_core(), oml.refuse_read_only(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.enqueue()
+to oml_owner;
+grant usage on schema @extschema@ to oml_owner;
+
+-- Tables that outlived an earlier DROP EXTENSION get their guards back in this very transaction.
+do $attach$
+begin
+  if pg_catalog.to_regclass('oml.journal') is not null then
+    perform oml.attach();
+  end if;
+end
+$attach$;

@@ -1,0 +1,33 @@
+-- Who owns each function decides what its body may touch (architecture: Who may do what).
+do $ownership$
+declare
+  member record;
+  fleet constant text[] := array[
+    'append_provider_event', 'create_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
+    'chain_rows', 'known_heads', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end',
+    'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
+    'lake_unqueued'
+  ];
+  owner constant text[] := array[
+    'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'oml_attach',
+    'oml_genesis', 'register_reserved_types', 'oml_configure'
+  ];
+begin
+  for member in
+    select p.oid::regprocedure as signature, p.proname as name
+    from pg_catalog.pg_depend d
+    join pg_catalog.pg_extension e on e.oid = d.refobjid and e.extname = 'oml'
+    join pg_catalog.pg_proc p on p.oid = d.objid
+    where d.classid = 'pg_catalog.pg_proc'::regclass
+      and d.refclassid = 'pg_catalog.pg_extension'::regclass
+      and d.deptype = 'e'
+  loop
+    execute format('revoke all on function %s from public', member.signature);
+    execute format('alter function %s owner to %I', member.signature, case
+      when member.name = any (fleet) then 'oml_fleet'
+      when member.name = any (owner) then 'oml_owner'
+      else 'oml_kernel'
+    end);
+  end loop;
+end
+$ownership$;

@@ -1,0 +1,2 @@
+end
+$create_tables$;

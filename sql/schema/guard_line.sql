@@ -1,0 +1,1 @@
+\echo Use "CREATE EXTENSION oml CASCADE" to load this file. \quit

@@ -1,0 +1,9 @@
+create table if not exists oml.chain_head (
+  tenant_id uuid not null,
+  chain_no bigint not null,
+  constraint chain_head_pkey primary key (tenant_id),
+  constraint chain_head_tenant_fkey foreign key (tenant_id) references oml.tenant (tenant_id)
+);
+comment on table oml.chain_head is 'The lock of each chain. An append locks its row FOR UPDATE to commit and never updates it: the head itself is the last row of the journal.';
+comment on column oml.chain_head.tenant_id is 'The chain''s tenant.';
+comment on column oml.chain_head.chain_no is 'Copy of tenant.chain_no.';

@@ -1,0 +1,29 @@
+-- Not granted to anyone: a superuser runs it. deployment_id, deployment and signing_kid are facts of
+-- the provider chain and no settings of choice.
+create function @extschema@.oml_configure(name text, value text)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if name is null or name not in ('signer', 'lake_url', 'fence_synchronous_commit') then
+    raise exception using
+      errcode = 'OM022', message = format('there is no setting %L to configure', name),
+      hint = 'Settings are signer, lake_url and fence_synchronous_commit.';
+  end if;
+  if value is null
+    or (name = 'signer' and value !~ '^file:/')
+    or (name = 'lake_url' and value !~ '^(file:///|s3://)')
+    or (name = 'fence_synchronous_commit' and value not in ('local', 'remote_write', 'on', 'remote_apply'))
+  then
+    raise exception using
+      errcode = 'OM023', message = format('%L is no value for %s', value, name),
+      hint = 'signer: file: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
+  end if;
+  insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
+  on conflict on constraint setting_pkey do update set value = excluded.value;
+end
+$$;
+comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url or fence_synchronous_commit. Superuser only.';
