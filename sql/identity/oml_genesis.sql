@@ -30,6 +30,12 @@ begin
       message = format('%L is not a deployment name', deployment),
       hint = 'Use 1 to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit.';
   end if;
+  if current_setting('server_encoding') <> 'UTF8' then
+    raise exception using
+      errcode = 'OM024',
+      message = format('this database is encoded in %s, not UTF8', current_setting('server_encoding')),
+      hint = 'Signed payloads are UTF-8. Create the database with encoding ''UTF8'' template template0.';
+  end if;
   root_key := oml.signer_public_key(signer);
   perform oml.attach();
 

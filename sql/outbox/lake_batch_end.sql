@@ -8,7 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_provider('operate', 'audit');
   return (
     select max(b.seq)
     from (

@@ -106,10 +106,11 @@ def load(path: str, forbidden_directory: str | None = None) -> tuple[SigningKey,
             f"signing key {path} cannot be read: {error.strerror}",
             "The file and its directories must be readable by the server's OS user.",
         ) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise KeyFileError("OM033", f"signing key {path} is not a regular file", _FORMAT_HINT)
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise KeyFileError("OM033", f"signing key {path} is not a regular file", _FORMAT_HINT)
         if status.st_mode & 0o077 or status.st_uid != os.geteuid():
             raise KeyFileError(
                 "OM032",

@@ -1,0 +1,42 @@
+# make help lists what there is. Everything but setup needs only what setup installs.
+.DEFAULT_GOAL := help
+.PHONY: help setup install demo test lint bench clean
+
+export PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
+
+BIN := .venv/bin
+
+help:
+	@echo 'make setup    install what is missing: Debian packages (as root) and .venv'
+	@echo 'make install  build the extension and install it into PostgreSQL (as root)'
+	@echo 'make demo     append a package log, drain it, break it, drain it again (INPUT=file)'
+	@echo 'make test     lint, pgTAP and pytest'
+	@echo 'make lint     ruff, mypy, and SQL that parses'
+	@echo 'make bench    run the benchmarks in bench/'
+	@echo 'make clean    remove what was built here; installed files and data stay'
+
+setup:
+	@scripts/setup-packages
+	@scripts/setup-venv
+
+install: setup
+	@scripts/install-extension
+
+demo: install
+	@INPUT='$(INPUT)' $(BIN)/python demo/demo.py
+
+test: install lint
+	@scripts/test-sql
+	@$(BIN)/python -m pytest tests/py
+
+lint: setup
+	@$(MAKE) --no-print-directory -s -C extension
+	@scripts/lint
+
+bench: install
+	@echo 'The benchmarks are bench/bench_*.py.'
+	@for bench in $(wildcard bench/bench_*.py); do echo "== $$bench"; $(BIN)/python $$bench || exit; done
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	$(MAKE) -C extension clean

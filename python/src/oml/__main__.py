@@ -1,0 +1,5 @@
+"""``python -m oml``."""
+
+from oml.cli import main
+
+main()

@@ -1,0 +1,56 @@
+"""``oml lake``: the derived Delta tables."""
+
+from typing import Annotated
+
+import typer
+
+from oml.cli.output import DsnOption, JsonOption, print_json, print_record, progress
+from oml.errors import EXIT_FINDINGS
+
+app = typer.Typer(no_args_is_help=True, help="The derived Delta tables.")
+
+
+@app.command()
+def drain(
+    once: Annotated[
+        bool, typer.Option("--once", help="Drain to a fresh cut and stop; oml serve keeps going.")
+    ] = False,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Bring the lake up to what is committed now. Exit 1 if open transactions held it back."""
+    from oml import settings
+    from oml.errors import UsageError
+    from oml.lake.source import Source
+    from oml.lake.writer import LakeWriter
+
+    if not once:
+        raise UsageError("oml lake drain needs --once", "To keep draining, run oml serve.")
+    configured = settings.load()
+    with Source(dsn or configured.dsn) as source:
+        state = source.state()
+        waiting = state.outbox_max - state.frontier
+        with progress("draining", waiting, quiet=json) as advance:
+            done = state.frontier
+
+            def reached(seq: int, _limit: int) -> None:
+                nonlocal done
+                advance(seq - done)
+                done = seq
+
+            report = LakeWriter(source, configured).drain(reached).as_dict()
+    print_json(report) if json else print_record(report)
+    return EXIT_FINDINGS if report["held_back"] else 0
+
+
+@app.command()
+def status(dsn: DsnOption = None, json: JsonOption = False) -> None:
+    """Tell where the lake stands: frontier, outbox, what holds the cut, each table's version."""
+    from oml import settings
+    from oml.lake.source import Source
+    from oml.lake.writer import LakeWriter
+
+    configured = settings.load()
+    with Source(dsn or configured.dsn) as source:
+        found = LakeWriter(source, configured).status()
+    print_json(found) if json else print_record(found)

@@ -1,0 +1,69 @@
+"""How commands print: shared options, records, tables, JSON and progress."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+DsnOption = Annotated[
+    str | None,
+    typer.Option("--dsn", help="libpq connection string (default: OML_DSN or the PG* variables)."),
+]
+
+_PIPE_WIDTH = 200  # columns of a table that is not shown on a terminal
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document to stdout; dates, paths and the like as their text."""
+    json.dump(value, sys.stdout, default=str, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_record(record: Mapping[str, object]) -> None:
+    """Print names and values, one a line."""
+    width = max(map(len, record), default=0)
+    for name, value in record.items():
+        print(f"{name:<{width}}  {value}")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    """Print a table to stdout; numbers are right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None)
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr if that is a terminal and not ``quiet``.
+
+    ``total`` is in the caller's unit, None if unknown. Yields a function to call with the number
+    of units just done.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)

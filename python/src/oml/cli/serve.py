@@ -1,0 +1,23 @@
+"""``oml serve``: omld, in the foreground."""
+
+from typing import Annotated
+
+import typer
+
+from oml.cli.output import DsnOption, JsonOption
+
+ROLES = ("lake-writer",)
+
+
+def serve(
+    role: Annotated[
+        list[str] | None, typer.Option(help="A role to run; repeat for several. Default: all.")
+    ] = None,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run omld's roles until SIGTERM or SIGINT. Logs go to stderr, one line an entry."""
+    from oml import settings
+    from oml.daemon.serve import run
+
+    run(dsn, settings.load(), role or list(ROLES), json_logs=json)

@@ -1,0 +1,1 @@
+"""omld: the long-running roles beside the database."""

@@ -1,0 +1,78 @@
+"""The lake-writer role: drain, pause, drain again, through restarts of everything else."""
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from tenacity import Retrying, retry_if_exception, stop_never, wait_exponential_jitter
+
+from oml.errors import DatabaseError
+from oml.lake.source import Source
+from oml.lake.table import LakeError
+from oml.lake.writer import LakeWriter
+from oml.settings import Settings
+
+log = logging.getLogger("oml.lake-writer")
+
+_LONGEST_BACKOFF_S = 30.0
+
+
+@dataclass
+class LakeWriterRole:
+    """Runs until ``stop`` is set. A lost database is waited for; a forked lake ends the role."""
+
+    dsn: str | None
+    settings: Settings
+    stop: threading.Event
+
+    def run(self) -> None:
+        """Drain until stopped.
+
+        Raises LakeError when a person must look, DatabaseError when the database refuses us for
+        good (a missing permission, a missing extension).
+        """
+        attempts = Retrying(
+            retry=retry_if_exception(_passing),
+            wait=wait_exponential_jitter(self.settings.poll_interval_s, _LONGEST_BACKOFF_S),
+            stop=stop_never,
+            sleep=self._pause,
+            before_sleep=lambda state: log.warning(
+                "database away: %s", state.outcome.exception() if state.outcome else ""
+            ),
+            reraise=True,
+        )
+        while not self.stop.is_set():
+            attempts(self._session)
+
+    def _pause(self, seconds: float) -> None:
+        self.stop.wait(seconds)
+
+    def _session(self) -> None:
+        if self.stop.is_set():
+            return
+        with Source(self.dsn) as source:
+            log.info("connected")
+            writer = LakeWriter(source, self.settings)
+            while not self.stop.is_set():
+                self._drain(writer)
+                self.stop.wait(self.settings.poll_interval_s)
+
+    def _drain(self, writer: LakeWriter) -> None:
+        try:
+            report = writer.drain()
+        except LakeError as error:
+            if not error.retryable:
+                raise
+            log.warning("%s", error.message)
+            return
+        if report.batches or report.recovered_rows:
+            log.info(
+                "drained %d batches, %s rows, frontier %d",
+                report.batches, sum(report.rows.values()) + report.recovered_rows, report.frontier,
+            )  # fmt: skip
+        if report.held_back:
+            log.warning("held back: %s: %s", report.held_back, ", ".join(report.holders))
+
+
+def _passing(error: BaseException) -> bool:
+    return isinstance(error, DatabaseError) and (error.disconnected or error.retryable)

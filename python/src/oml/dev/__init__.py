@@ -1,0 +1,1 @@
+"""Private PostgreSQL clusters: the embedded default, the demo and the tests."""

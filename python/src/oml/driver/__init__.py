@@ -1,0 +1,1 @@
+"""The client an application imports."""

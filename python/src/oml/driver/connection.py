@@ -1,0 +1,22 @@
+"""Connections to the journal's database."""
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from oml.errors import from_postgres
+
+
+def connect(
+    dsn: str | None = None, *, autocommit: bool = False, application_name: str = "oml"
+) -> psycopg.Connection[TupleRow]:
+    """Open a connection from a libpq conninfo string or URI, else from the PG* variables.
+
+    ``application_name`` is what pg_stat_activity shows unless the DSN or PGAPPNAME says other.
+    Raises DatabaseError if the server cannot be reached, refuses, or the DSN does not parse.
+    """
+    try:
+        return psycopg.connect(
+            dsn or "", autocommit=autocommit, fallback_application_name=application_name
+        )
+    except psycopg.Error as error:
+        raise from_postgres(error) from None

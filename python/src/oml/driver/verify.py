@@ -1,0 +1,116 @@
+"""Verify chains from a client: rows come through SQL, every proof is made here.
+
+The server is not trusted: signatures, hashes and links are checked on this side, against a root
+key that the caller may pin. What a chain cannot show is in docs/explanation/chain.md.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow, dict_row
+
+from oml.core.chain import Chain, Provider, Tenant, Verdict, never_created, verify_rows
+from oml.errors import UsageError, from_postgres
+
+_PAGE_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Verified:
+    """All verdicts, the provider's first, and the root key (32 bytes) they rest on."""
+
+    verdicts: tuple[Verdict, ...]
+    root_key: bytes | None
+    deployment_id: str
+
+    @property
+    def ok(self) -> bool:
+        """True when every chain was proved whole."""
+        return all(verdict.ok for verdict in self.verdicts)
+
+
+class ChainReader:
+    """Reads chains page by page. The login needs ``audit`` on the provider."""
+
+    def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
+        self.connection = connection
+
+    def deployment_id(self) -> str:
+        """Return the deployment's id, which is the provider tenant's."""
+        return str(self._rows("select oml.deployment_id()")[0]["deployment_id"])
+
+    def known_heads(self) -> dict[str, int]:
+        """Return {tenant id: highest chain seq} as the outbox knows them."""
+        return {
+            r["tenant_id"]: r["chain_seq"] for r in self._rows("select * from oml.known_heads()")
+        }
+
+    def chain(self, tenant_id: str, progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        """Yield one chain's rows in seq order; ``progress`` is told how many came with each page."""
+        after = 0
+        while True:
+            page = self._rows(
+                "select * from oml.chain_rows(%s, %s, %s)", tenant_id, after, _PAGE_ROWS
+            )
+            if not page:
+                return
+            yield from page
+            after = page[-1]["seq"]
+            progress(len(page))
+
+    def _rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        try:
+            with self.connection.cursor(row_factory=dict_row) as cursor:
+                return cursor.execute(query, parameters, binary=True).fetchall()
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+
+
+def verify(
+    connection: psycopg.Connection[TupleRow],
+    tenant: str | None = None,
+    root_key: bytes | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Verified:
+    """Verify the provider chain and then one tenant's chain or all of them.
+
+    ``root_key`` is the 32-byte root public key obtained out of band; without it the chain's own
+    first key is trusted. ``progress`` is told how many events were read with each page. Tenants
+    are those the provider chain created, so one that was removed whole is still named. Raises
+    UsageError for a tenant the provider chain never created, DatabaseError when rows cannot be read.
+    """
+    reader = ChainReader(connection)
+    deployment_id = reader.deployment_id()
+    heads = reader.known_heads()
+    provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
+    verdicts = [_prove(provider, deployment_id, reader, heads, progress)]
+    if verdicts[0].ok and tenant != "provider":
+        chosen = [t for t in provider.tenants if tenant in (None, t.name)]
+        if tenant is not None and not chosen:
+            raise UsageError(
+                f"the provider chain never created a tenant {tenant!r}",
+                f"It created: {', '.join(t.name for t in provider.tenants) or 'none'}.",
+            )
+        for created in chosen:
+            subject = Tenant(created, provider)
+            verdicts.append(_prove(subject, created.tenant_id, reader, heads, progress))
+        if tenant is None:
+            declared = {deployment_id, *(t.tenant_id for t in provider.tenants)}
+            verdicts += [never_created(t) for t in sorted(heads) if t not in declared]
+    root = next(iter(provider.key_ring.values()), None)
+    return Verified(tuple(verdicts), root, deployment_id)
+
+
+def _prove(
+    chain: Chain,
+    tenant_id: str,
+    reader: ChainReader,
+    heads: dict[str, int],
+    progress: Callable[[int], None],
+) -> Verdict:
+    verify_rows(chain, reader.chain(tenant_id, progress))
+    chain.expect_head(heads.get(tenant_id, 0), "the outbox")
+    return chain.verdict()

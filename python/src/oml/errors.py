@@ -1,0 +1,77 @@
+"""The errors a user of OML sees: a message, a hint, and the exit status of the command line.
+
+Exit status: 0 all is well, 1 something was found or left incomplete, 2 the command could not run.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psycopg
+
+EXIT_FINDINGS = 1
+EXIT_COULD_NOT_RUN = 2
+
+_SERIALIZATION = {"40001", "40P01"}
+_NOT_INSTALLED = {"3F000", "42883", "42P01"}
+
+
+class OmlError(Exception):
+    """An expected failure. ``exit_code`` is what the command line exits with."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, exit_code: int = EXIT_COULD_NOT_RUN
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+class UsageError(OmlError):
+    """The request itself is wrong: an argument, a setting, a directory that is not ours."""
+
+
+class SetupError(OmlError):
+    """The machine lacks something: a server program, the extension, a permission."""
+
+
+class DatabaseError(OmlError):
+    """PostgreSQL refused or could not be reached. ``sqlstate`` is None if it never answered."""
+
+    def __init__(self, sqlstate: str | None, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.sqlstate = sqlstate
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same transaction may succeed when it is run again from its start."""
+        return self.sqlstate in _SERIALIZATION
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether there is no session: never connected, or lost (its outcome is then unknown)."""
+        return self.sqlstate is None or self.sqlstate[:2] == "08" or self.sqlstate[:3] == "57P"
+
+
+def from_postgres(error: "psycopg.Error") -> DatabaseError:
+    """Turn a psycopg error into ours, keeping the server's SQLSTATE, message and hint.
+
+    A hint is added for a lost connection, for a transaction that should be run again, and for a
+    database in which the extension or its genesis is missing.
+    """
+    message = error.diag.message_primary or str(error).strip() or type(error).__name__
+    mapped = DatabaseError(error.sqlstate, message, error.diag.message_hint)
+    mapped.hint = _hint(mapped) or mapped.hint
+    return mapped
+
+
+def _hint(error: DatabaseError) -> str | None:
+    if error.sqlstate in _NOT_INSTALLED and "oml" in error.message:
+        return "Is OML here? CREATE EXTENSION oml CASCADE; then SELECT oml_genesis('name')."
+    if error.hint:
+        return None
+    if error.disconnected:
+        return "Check that the server runs and the DSN (--dsn, OML_DSN or the PG* variables)."
+    if error.retryable:
+        return "Run the transaction again from its start."
+    return None

@@ -1,0 +1,35 @@
+"""Named places where a test has the process killed, to show that no crash there loses or doubles.
+
+``OML_FAILPOINT=name`` kills at the first pass of that place, ``name:3`` at the third.
+"""
+
+import os
+import signal
+
+FAILPOINTS = (
+    "cut.limit-read",
+    "cut.holders-ended",
+    "cut.fenced",
+    "table.created",
+    "table.recorded",
+    "batch.chosen",
+    "table.rows-read",
+    "table.checked",
+    "table.committed",
+    "batch.committed",
+    "batch.advanced",
+)
+
+_passes: dict[str, int] = {}
+
+
+def failpoint(name: str) -> None:
+    """Die by SIGKILL here if OML_FAILPOINT says so; otherwise do nothing."""
+    wanted = os.environ.get("OML_FAILPOINT")
+    if wanted is None:
+        return
+    place, _, nth = wanted.partition(":")
+    if place == name:
+        _passes[name] = _passes.get(name, 0) + 1
+        if _passes[name] == int(nth or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

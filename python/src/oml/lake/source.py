@@ -1,0 +1,187 @@
+"""What the lake writer asks of the database: state, fence, batches and rows.
+
+Small questions go through psycopg; rows come as Arrow through ADBC, without a Python object each.
+Both connections act as one login that holds ``operate`` on the provider.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oml.driver.connection import connect
+from oml.errors import DatabaseError, from_postgres
+from oml.lake.schema import LakeTable
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the database says the lake stands. Sequences are outbox seqs."""
+
+    deployment_id: str
+    lake_url: str | None
+    fence_synchronous_commit: str
+    frontier: int
+    fenced_seq: int
+    outbox_max: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A transaction that holds the cut back: its xid and its backend pid or prepared gid."""
+
+    xid: int
+    pid: int | None
+    gid: str | None
+
+    def __str__(self) -> str:
+        who = f"prepared transaction {self.gid!r}" if self.gid else f"backend pid {self.pid}"
+        return f"{who} (xid {self.xid})"
+
+
+class Source:
+    """The database side of the lake. Use as a context manager; raises DatabaseError throughout."""
+
+    def __init__(self, dsn: str | None) -> None:
+        self.connection = connect(dsn, autocommit=True, application_name="oml lake writer")
+        self.warnings: list[str] = []
+        self.connection.add_notice_handler(self._take_notice)
+        try:
+            self._arrow = adbc.connect(dsn or "postgresql://")
+        except adbc.Error as error:
+            self.connection.close()
+            raise _from_adbc(error) from None
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._arrow.close()
+        self.connection.close()
+
+    def _take_notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.severity_nonlocalized == "WARNING":
+            self.warnings.append(diagnostic.message_primary or "")
+
+    def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self.connection.execute(query, parameters).fetchall()
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+
+    def _value(self, query: str, *parameters: Any) -> Any:
+        return self._rows(query, *parameters)[0][0]
+
+    def state(self) -> State:
+        """Read the frontier, the outbox's end and the lake's settings."""
+        return State(*self._rows("select * from oml.lake_state()")[0])
+
+    def cut_limit(self) -> int:
+        """Return the highest outbox seq visible now (fence, step 1)."""
+        return int(self._value("select oml.lake_cut_limit()"))
+
+    def cut_holders(self, xids: Iterable[int] | None = None) -> list[Holder]:
+        """List the transactions that may hold an outbox seq, or those of ``xids`` that still run."""
+        wanted = None if xids is None else list(xids)
+        return [
+            Holder(*row)
+            for row in self._rows("select * from oml.lake_cut_holders(%s::bigint[])", wanted)
+        ]
+
+    def fence(self, limit: int, synchronous_commit: str) -> bool:
+        """Commit a row behind everything up to ``limit`` (fence, step 3).
+
+        False when the server warned at the commit: the wait for its durability was cut short.
+        """
+        self.warnings.clear()
+        try:
+            with self.connection.transaction():
+                self.connection.execute(
+                    "select set_config('synchronous_commit', %s, true)", (synchronous_commit,)
+                )
+                self.connection.execute("select oml.lake_fence(%s)", (limit,))
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+        return not self.warnings
+
+    def batch_end(self, after: int, limit: int, max_rows: int, max_bytes: int) -> int | None:
+        """Return the last seq of the batch that starts after ``after``; None when there is none."""
+        end = self._value(
+            "select oml.lake_batch_end(%s, %s, %s, %s)", after, limit, max_rows, max_bytes
+        )
+        return None if end is None else int(end)
+
+    def advance(self, upto: int) -> None:
+        """Move the frontier forward; a lower value changes nothing."""
+        self._rows("select oml.lake_advance(%s)", upto)
+
+    def tables(self) -> dict[str, tuple[int, str]]:
+        """Return {name: (generation, location)} of the tables that exist."""
+        return {row[0]: (row[1], row[2]) for row in self._rows("select * from oml.lake_tables()")}
+
+    def record_table(self, name: str, generation: int, location: str) -> None:
+        """Record that a table exists."""
+        self._rows("select oml.lake_record_table(%s, %s, %s)", name, generation, location)
+
+    def outbox_row(self, seq: int) -> tuple[str, str | None, bytes | None] | None:
+        """Return (target, event id, hash) under one outbox seq, or None."""
+        rows = self._rows("select * from oml.lake_outbox_row(%s)", seq)
+        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    def unqueued(self) -> list[tuple[str, int]]:
+        """List events (tenant id, chain seq) that have no outbox row for bronze."""
+        return [(row[0], row[1]) for row in self._rows("select * from oml.lake_unqueued()")]
+
+    def read(self, table: LakeTable, after: int, upto: int) -> pa.Table:
+        """Read the outbox rows of ``table`` in (after, upto], in order, in the table's schema.
+
+        A row whose event is gone from the journal comes with nulls.
+        """
+        names = table.arrow_schema().names
+        try:
+            with self._arrow.cursor() as cursor:
+                cursor.execute(
+                    "select * from oml.lake_rows($1, $2, $3)", (table.name, int(after), int(upto))
+                )
+                found = cursor.fetch_arrow_table()
+            self._arrow.commit()
+        except adbc.Error as error:
+            self._arrow.rollback()
+            raise _from_adbc(error) from None
+        nullable = pa.schema([f.with_nullable(True) for f in table.arrow_schema()])
+        return found.select(names).cast(nullable)
+
+    def rows(self, table: LakeTable, after: int, upto: int) -> pa.Table:
+        """Read the rows to write, as ``read`` does.
+
+        Raises DatabaseError OM063 when an outbox row's event is gone from the journal.
+        """
+        found = self.read(table, after, upto)
+        gone = found.filter(pc.is_null(found["event_id"]))
+        if gone.num_rows:
+            seqs = ", ".join(map(str, gone["outbox_seq"].to_pylist()[:5]))
+            raise DatabaseError(
+                "OM063",
+                f"the journal lacks the events of {gone.num_rows} outbox rows: {seqs}",
+                "Events were removed. Run oml verify; the lake writer stops until they are back.",
+            )
+        return found.cast(table.arrow_schema())
+
+
+def _from_adbc(error: adbc.Error) -> DatabaseError:
+    sqlstate = getattr(error, "sqlstate", None)
+    return DatabaseError(sqlstate, str(error).strip())

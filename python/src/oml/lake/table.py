@@ -1,0 +1,173 @@
+"""One Delta table under the exactly-once protocol.
+
+Check and commit go through one freshly loaded object that nobody else holds: delta-rs refuses a
+commit whose snapshot lacks a rival's commit with the same application id, so a rival's commit
+fails ours. A fresh load between check and commit would take that away.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from oml.errors import OmlError
+from oml.lake.failpoint import failpoint
+from oml.lake.schema import LakeTable
+
+APP_ID = "oml-lakewriter"
+"""Delta application id of the lake writer; its version is the last outbox seq applied."""
+_FRONTIER_ID = f"{APP_ID}/frontier"
+_END_ID = f"{APP_ID}/batch_end"
+_CHECKPOINT_EVERY = "50"
+
+
+class LakeError(OmlError):
+    """The lake cannot be written. Unless ``retryable``, a person must look before it goes on."""
+
+    retryable = False
+
+
+class LakeUnavailable(LakeError):
+    """The object store did not take a commit; the same batch is tried again by the next drain."""
+
+    retryable = True
+
+
+class Overtaken(Exception):
+    """Another writer moved the table since the batch was planned: plan anew."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A batch (frontier, end] of outbox seqs."""
+
+    frontier: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table's current generation is: its URL and the object store's options."""
+
+    table: LakeTable
+    url: str
+    generation: int
+    deployment_id: str
+    storage_options: dict[str, str]
+
+    @property
+    def identity(self) -> str:
+        """The description a table carries for good, by which another deployment's is known."""
+        return (
+            f"OML {self.table.name}, generation {self.generation}, deployment {self.deployment_id}"
+        )
+
+    def open(self) -> "OpenTable | None":
+        """Load the table's newest version; None if no table is there.
+
+        Raises LakeError when it belongs to another deployment or its schema has drifted.
+        """
+        try:
+            delta = DeltaTable(self.url, storage_options=self.storage_options)
+        except TableNotFoundError:
+            return None
+        opened = OpenTable(self, delta)
+        opened.check_identity()
+        return opened
+
+    def create(self) -> "OpenTable":
+        """Make the table, or open it if another creator was first.
+
+        Retries are off: with them two creators both succeed.
+        """
+        try:
+            DeltaTable.create(
+                self.url,
+                self.table.arrow_schema(),
+                name=self.table.name,
+                description=self.identity,
+                configuration={
+                    "delta.checkpointInterval": _CHECKPOINT_EVERY,
+                    "delta.dataSkippingStatsColumns": ",".join(self.table.statistics),
+                },
+                storage_options=self.storage_options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except Exception as error:
+            opened = self.open()
+            if opened is None:
+                raise LakeUnavailable(
+                    f"{self.table.name} cannot be created at {self.url}: {error}",
+                    "Check the lake's URL and that its store can be written to.",
+                ) from error
+            return opened
+        failpoint("table.created")
+        opened = self.open()
+        if opened is None:
+            raise LakeError(f"{self.table.name} vanished from {self.url} as it was created")
+        return opened
+
+
+class OpenTable:
+    """A table loaded at one version, for one check and at most one commit."""
+
+    def __init__(self, place: Place, delta: DeltaTable) -> None:
+        self.place = place
+        self.delta = delta
+
+    def check_identity(self) -> None:
+        """Insist that the table is this deployment's and has the declared columns."""
+        found = self.delta.metadata().description
+        if found != self.place.identity:
+            raise LakeError(
+                f"the table at {self.place.url} is not ours: it says {found!r}",
+                f"Expected {self.place.identity!r}. Two deployments may not share a lake.",
+            )
+        have = pa.schema(self.delta.schema().to_arrow())
+        want = self.place.table.arrow_schema()
+        if have.names != want.names or have.types != want.types:
+            drift = set(zip(have.names, map(str, have.types), strict=True)) ^ set(
+                zip(want.names, map(str, want.types), strict=True)
+            )
+            raise LakeError(
+                f"the columns of {self.place.table.name} differ from those declared: "
+                f"{', '.join(sorted(f'{n} {t}' for n, t in drift)) or 'another order'}",
+                "The table was changed outside OML, or by another version of it.",
+            )
+
+    @property
+    def cursor(self) -> int:
+        """The last outbox seq applied, 0 for none: the table's own transaction version."""
+        return self.delta.transaction_version(APP_ID) or 0
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The bounds recorded with the last batch."""
+        frontier = self.delta.transaction_version(_FRONTIER_ID)
+        end = self.delta.transaction_version(_END_ID)
+        return None if frontier is None or end is None else Bounds(frontier, end)
+
+    def scan(self, columns: list[str], predicate: str | None = None) -> pa.Table:
+        """Read these columns of the rows that match a DataFusion SQL predicate, in no order.
+
+        A predicate is made of numbers and names of ours alone: it is not quoted here.
+        """
+        stream = self.delta.scan(columns=columns, predicate=predicate)
+        return pa.RecordBatchReader.from_stream(stream).read_all()
+
+    def append(self, rows: pa.Table, bounds: Bounds) -> None:
+        """Commit one batch through this very object. Any exception leaves the outcome unknown."""
+        write_deltalake(
+            self.delta,
+            rows,
+            mode="append",
+            writer_properties=WriterProperties(compression="ZSTD"),
+            commit_properties=CommitProperties(
+                app_transactions=[
+                    Transaction(APP_ID, bounds.end),
+                    Transaction(_FRONTIER_ID, bounds.frontier),
+                    Transaction(_END_ID, bounds.end),
+                ]
+            ),
+        )

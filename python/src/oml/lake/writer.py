@@ -1,0 +1,266 @@
+"""The lake writer: recover, cut, then apply batch after batch to every table, exactly once.
+
+Each table's Delta transaction version is its cursor and the sole recovery authority; the frontier
+in PostgreSQL is a cache. A batch (frontier, end] is a fixed set of rows, because the cut is fenced:
+whoever repeats it writes the same rows or finds that they are there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from oml.errors import UsageError
+from oml.lake.cut import Cut, cut
+from oml.lake.failpoint import failpoint
+from oml.lake.schema import TABLES, LakeTable
+from oml.lake.source import Source, State
+from oml.lake.table import Bounds, LakeError, LakeUnavailable, OpenTable, Overtaken, Place
+from oml.settings import Settings
+
+_ATTEMPTS = 3
+_FORK_HINT = (
+    "The database was restored to an earlier state, or the lake is another's. "
+    "Nothing was written. Run oml reconcile before going on."
+)
+
+
+@dataclass
+class Drained:
+    """What one drain did: batches and rows applied, and the outbox seqs it lies between."""
+
+    frontier_before: int
+    frontier: int
+    outbox_max: int
+    batches: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    recovered_rows: int = 0
+    held_back: str | None = None
+    holders: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {**vars(self), "holders": list(self.holders)}
+
+
+class LakeWriter:
+    """Drains the outbox into the lake. One object serves one thread; rivals may run beside it."""
+
+    def __init__(
+        self, source: Source, settings: Settings, tables: tuple[LakeTable, ...] = TABLES
+    ) -> None:
+        self.source = source
+        self.settings = settings
+        self.tables = tables
+        self._places: dict[str, Place] = {}
+        self._checked = False
+
+    def drain(self, progress: Callable[[int, int], None] | None = None) -> Drained:
+        """Bring the lake up to a fresh cut.
+
+        ``progress`` is told (outbox seq reached, outbox seq to reach) after each batch. Raises
+        LakeError when lake and outbox contradict each other, DatabaseError when the database does.
+        """
+        state = self.source.state()
+        report = Drained(state.frontier, state.frontier, state.outbox_max)
+        if self._checked and state.outbox_max == state.frontier:
+            return report
+        while True:
+            try:
+                self._drain(report, progress)
+                return report
+            except Overtaken:
+                continue
+
+    def _drain(self, report: Drained, progress: Callable[[int, int], None] | None) -> None:
+        state = self.source.state()
+        self._find_tables(state)
+        reached = self._recover(report)
+        made: Cut = cut(
+            self.source, reached, state.fence_synchronous_commit, self.settings.cut_timeout_s
+        )
+        report.frontier, report.outbox_max = reached, max(state.outbox_max, made.limit or 0)
+        report.held_back, report.holders = made.reason, tuple(map(str, made.holders))
+        if made.limit is None:
+            return
+        while (end := self._batch_end(reached, made.limit)) is not None:
+            failpoint("batch.chosen")
+            batch = Bounds(reached, end)
+            for table in self.tables:
+                report.rows[table.name] = report.rows.get(table.name, 0) + self._apply(table, batch)
+            failpoint("batch.committed")
+            self.source.advance(end)
+            failpoint("batch.advanced")
+            reached = report.frontier = end
+            report.batches += 1
+            if progress is not None:
+                progress(reached, made.limit)
+
+    def _batch_end(self, after: int, limit: int) -> int | None:
+        return self.source.batch_end(
+            after, limit, self.settings.batch_rows, self.settings.batch_bytes
+        )
+
+    def open(self, table: LakeTable) -> OpenTable:
+        """Load a table for reading. Raises LakeError when it is not where it was recorded."""
+        self._find_tables(self.source.state())
+        return self._open(table)
+
+    def status(self) -> dict[str, Any]:
+        """Return where frontier, outbox and each table stand, and who holds the cut back now."""
+        state = self.source.state()
+        self._find_tables(state)
+        return {
+            "frontier": state.frontier,
+            "outbox_max": state.outbox_max,
+            "behind": state.outbox_max - state.frontier,
+            "tables": {table.name: self._open(table).cursor for table in self.tables},
+            "holders": [str(holder) for holder in self.source.cut_holders()],
+        }
+
+    # -- tables ------------------------------------------------------------------------------
+
+    def _find_tables(self, state: State) -> None:
+        url = self.settings.lake_url or state.lake_url
+        if url is None:
+            raise UsageError(
+                "no lake is configured",
+                "Set it as a superuser: select oml_configure('lake_url', 'file:///var/lib/oml/lake')"
+                ", or OML_LAKE_URL.",
+            )
+        recorded = self.source.tables()
+        for table in self.tables:
+            generation, location = recorded.get(table.name, (1, table.location))
+            place = Place(
+                table,
+                f"{url.rstrip('/')}/{location}",
+                generation,
+                state.deployment_id,
+                self.settings.lake_storage_options,
+            )
+            self._places[table.name] = place
+            if table.name not in recorded:
+                place.open() or place.create()
+                self.source.record_table(table.name, generation, location)
+                failpoint("table.recorded")
+
+    def _open(self, table: LakeTable) -> OpenTable:
+        place = self._places[table.name]
+        opened = place.open()
+        if opened is None:
+            raise LakeError(
+                f"oml.lake_table says {table.name} exists, but nothing is at {place.url}",
+                "The writer never makes a recorded table anew. Restore it or correct the lake's URL.",
+            )
+        return opened
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def _recover(self, report: Drained) -> int:
+        """Complete what a crash, a rival or a rolled-back table left; return the seq reached.
+
+        A table ahead of the frontier holds a batch whose bounds it records: the others get that
+        same batch. A table behind the frontier gets the outbox's rows again. The tables are loaded
+        before the database is asked, so that a rival's progress cannot look like a fork.
+        """
+        opened = {table.name: self._open(table) for table in self.tables}
+        state = self.source.state()
+        cursors = {name: table.cursor for name, table in opened.items()}
+        reached = max(state.frontier, *cursors.values())
+        self._check_against_outbox(opened, state, reached)
+        recorded = [b for b in (table.bounds for table in opened.values()) if b is not None]
+        for table in self.tables:
+            cursor = cursors[table.name]
+            while cursor < reached:
+                end = self._recovery_end(cursor, reached, state.frontier, recorded)
+                if end is None:
+                    break
+                report.recovered_rows += self._apply(table, Bounds(cursor, end))
+                cursor = end
+        if reached > state.frontier:
+            self.source.advance(reached)
+        return reached
+
+    def _recovery_end(
+        self, cursor: int, reached: int, frontier: int, recorded: list[Bounds]
+    ) -> int | None:
+        """Return where the batch that starts at ``cursor`` ended, or may end, in a recovery."""
+        for bounds in recorded:
+            if bounds.frontier == cursor:
+                return bounds.end
+        limits = (reached, frontier, *(b.frontier for b in recorded))
+        return self._batch_end(cursor, min(limit for limit in limits if limit > cursor))
+
+    def _check_against_outbox(
+        self, opened: dict[str, OpenTable], state: State, reached: int
+    ) -> None:
+        """Refuse a lake that knows what the outbox does not: that is a fork, not a retry."""
+        for name, table in opened.items():
+            cursor, bounds = table.cursor, table.bounds
+            if cursor == 0:
+                continue
+            if bounds is None or bounds.end != cursor or bounds.frontier >= cursor:
+                raise LakeError(f"{name} stands at {cursor} but records {bounds}", _FORK_HINT)
+            if bounds.frontier < state.frontier < cursor:
+                raise LakeError(
+                    f"{name} records the batch ({bounds.frontier}, {bounds.end}], "
+                    f"which straddles the frontier {state.frontier}",
+                    _FORK_HINT,
+                )
+            if not self._checked:
+                self._check_last_row(name, table, cursor, state.outbox_max)
+        if reached > state.outbox_max:
+            raise LakeError(
+                f"the lake stands at outbox seq {reached}, the outbox ends at {state.outbox_max}",
+                _FORK_HINT,
+            )
+        self._checked = True
+
+    def _check_last_row(self, name: str, table: OpenTable, cursor: int, outbox_max: int) -> None:
+        held = self.source.outbox_row(cursor)
+        if held is None:
+            raise LakeError(
+                f"{name} has applied outbox seq {cursor}, which the outbox lacks; "
+                f"it ends at {outbox_max}",
+                _FORK_HINT,
+            )
+        target, event_id, _ = held
+        found = table.scan(["event_id"], f"outbox_seq = {cursor}")["event_id"].to_pylist()
+        if target == name and found and event_id not in found:
+            raise LakeError(
+                f"{name} holds event {found[0]} under outbox seq {cursor}, "
+                f"the outbox holds {event_id}",
+                _FORK_HINT,
+            )
+
+    # -- apply -------------------------------------------------------------------------------
+
+    def _apply(self, table: LakeTable, batch: Bounds) -> int:
+        """Apply one batch to one table and return its rows; 0 when the table had it already.
+
+        A table without rows in the batch gets an empty commit, so that its cursor moves too.
+        Raises Overtaken when the table no longer stands where the batch begins.
+        """
+        rows = self.source.rows(table, batch.frontier, batch.end)
+        failpoint("table.rows-read")
+        failure: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            opened = self._open(table)
+            if opened.cursor == batch.end and opened.bounds == batch:
+                return 0
+            if opened.cursor != batch.frontier:
+                raise Overtaken
+            failpoint("table.checked")
+            try:
+                opened.append(rows, batch)
+            except Exception as error:
+                failure = error  # Its outcome is unknown: load the table again and look.
+                continue
+            failpoint("table.committed")
+            return int(rows.num_rows)
+        if self._open(table).bounds == batch:
+            return 0
+        raise LakeUnavailable(
+            f"batch ({batch.frontier}, {batch.end}] could not be committed to {table.name}: "
+            f"{failure}",
+            "Nothing is lost: the next drain tries the same batch again.",
+        ) from failure

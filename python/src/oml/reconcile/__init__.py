@@ -1,0 +1,1 @@
+"""The key-less auditor: compares what is derived with the journal it derives from."""

@@ -1,0 +1,84 @@
+"""Settings of the command line and the daemon: ``OML_*`` variables over an ``oml.toml`` file."""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from oml.errors import UsageError
+
+DEFAULT_FILE = "oml.toml"
+_PLAINER = {"extra_forbidden": "unknown setting"}
+
+
+class Settings(BaseSettings):
+    """What can be set. A variable ``OML_X`` wins over the key ``x`` of the file."""
+
+    model_config = SettingsConfigDict(env_prefix="OML_", extra="forbid", frozen=True)
+
+    dsn: Annotated[str | None, Field(repr=False)] = None
+    """libpq connection string; None leaves it to the PG* variables."""
+    lake_url: str | None = None
+    """Where the lake is, instead of where the database says."""
+    lake_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
+    """Options of the lake's object store, such as AWS_ENDPOINT_URL."""
+    batch_rows: Annotated[int, Field(ge=1)] = 10_000
+    """Most outbox rows in one batch of the lake writer."""
+    batch_bytes: Annotated[int, Field(ge=1)] = 64 * 1024 * 1024
+    """Most payload bytes in one batch; a single larger row still goes, alone."""
+    poll_interval_s: Annotated[float, Field(gt=0)] = 0.25
+    """Seconds between two looks of the lake writer at the outbox."""
+    cut_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds a cut waits for open transactions before it reports who holds it back."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file()))
+
+
+def load() -> Settings:
+    """Read the settings from the environment and from ``OML_CONFIG``, else ``./oml.toml``.
+
+    Raises UsageError naming the key for one that is unknown or has a bad value, and for a file
+    that is named but missing or is not TOML. No value is repeated in a message: it may be secret.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {_PLAINER.get(e['type'], e['msg'])}"
+            for e in error.errors(include_input=False, include_url=False)
+        )
+        known = ", ".join(Settings.model_fields)
+        raise UsageError(f"bad setting: {problems}", f"Known settings: {known}.") from None
+    except SettingsError as error:
+        hint = "A setting that is a table is given as a JSON object in its OML_ variable."
+        raise UsageError(str(error), hint) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read {_file()}: {error}", "It must be a TOML file.") from None
+
+
+def _file() -> Path:
+    named = os.environ.get("OML_CONFIG")
+    if named is None:
+        return Path(DEFAULT_FILE)
+    path = Path(named)
+    if not path.is_file():
+        raise UsageError(f"OML_CONFIG names {named}, which is not a file")
+    return path

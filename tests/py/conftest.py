@@ -1,0 +1,66 @@
+"""Fixtures: clusters and systems that tests may break."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oml.dev.cluster import Cluster
+from systems import SETTINGS, System, make_template
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def _open_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="oml-test-"))
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _cluster() -> Iterator[Cluster]:
+    with _open_dir() as directory:
+        cluster = Cluster(directory / "cluster")
+        cluster.create(SETTINGS)
+        try:
+            cluster.start()
+            make_template(cluster)
+            yield cluster
+        finally:
+            cluster.destroy()
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that the server's user can enter, unlike tmp_path when root runs the tests."""
+    with _open_dir() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The session's cluster. Tests must leave it running."""
+    with _cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def system(cluster: Cluster, tmp_path: Path) -> Iterator[System]:
+    """A fresh database of the session's cluster."""
+    with System(cluster, f"oml_{next(_numbers)}", tmp_path / "lake") as system:
+        yield system
+
+
+@pytest.fixture
+def private_system(tmp_path: Path) -> Iterator[System]:
+    """A system with a cluster of its own, for tests that stop or kill the server."""
+    with _cluster() as cluster, System(cluster, "oml", tmp_path / "lake") as system:
+        yield system

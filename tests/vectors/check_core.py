@@ -1,0 +1,56 @@
+"""Seal, decode and verify envelope.json with the core as PL/Python loads it.
+
+Usage: /usr/bin/python3 tests/vectors/check_core.py CORE_DIRECTORY envelope.json
+
+Prints the number of vectors that held; fails with a traceback at the first that does not.
+"""
+
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def load_core(directory: Path) -> Any:
+    """Load the package from its files under a private name, as oml.load_core() does."""
+    spec = importlib.util.spec_from_file_location(
+        "_oml_core", directory / "__init__.py", submodule_search_locations=[str(directory)]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_oml_core"] = module
+    spec.loader.exec_module(module)
+    for part in ("cbor", "cose", "envelope", "keys", "seal", "chain"):
+        importlib.import_module(f"_oml_core.{part}")
+    return module
+
+
+def main() -> None:
+    """Check every vector."""
+    core = load_core(Path(sys.argv[1]))
+    document = json.loads(Path(sys.argv[2]).read_bytes())
+    key = core.keys.from_seed(bytes.fromhex(document["seed"]))
+    assert key.public_key.hex() == document["public_key"]
+    protected = core.cose.protected_header(core.envelope.CONTENT_TYPE, key.kid)
+    for vector in document["vectors"]:
+        fields = {
+            column: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+            for column, value in vector["fields"].items()
+        }
+        values = tuple(fields.get(f.column) for f in core.envelope.FIELDS)
+        data, digest = core.seal.seal(key, protected, values)
+        assert data.hex() == vector["envelope"]
+        assert digest.hex() == vector["hash"]
+        decoded = core.envelope.decode(data)
+        assert decoded.fields == fields
+        assert decoded.hash == digest
+        assert core.cose.verify(decoded.sign1, key.public_key)
+        spoiled = core.envelope.decode(data[:-1] + bytes((data[-1] ^ 1,)))
+        assert not core.cose.verify(spoiled.sign1, key.public_key)
+    print(len(document["vectors"]))
+
+
+if __name__ == "__main__":
+    main()
