@@ -16,14 +16,12 @@ def verify(
     ] = None,
     root_key: Annotated[
         str | None,
-        typer.Option(
-            help="The root public key in hex, kept out of band. Without it the chain's own is trusted."
-        ),
+        typer.Option(help="Root public key in hex, kept out of band. Default: trust the chain's."),
     ] = None,
     dsn: DsnOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Check every signature, hash, link and column. Exit 0 all proved, 1 a fault, 2 could not run."""
+    """Check every signature, hash, link and column. Exit 0 proved, 1 a fault, 2 could not run."""
     from oml import settings
     from oml.driver.connection import connect
     from oml.driver.verify import verify as prove

@@ -8,6 +8,7 @@ the decoder, the verifier's column check and the reference docs all follow it.
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from . import cbor, cose
@@ -65,7 +66,11 @@ FIELDS: tuple[Field, ...] = (
     Field("wr", "writer", "text", None, True, "login or key that wrote, proved by the session"),
 )
 
-_ENCODERS = {"uint": cbor.uint, "bytes": cbor.byte_string, "text": cbor.text_string}
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "uint": cbor.uint,
+    "bytes": cbor.byte_string,
+    "text": cbor.text_string,
+}
 _PLAN = tuple((cbor.text_string(f.key), _ENCODERS[f.kind]) for f in FIELDS)
 _BY_KEY = {f.key: f for f in FIELDS}
 _REQUIRED = frozenset(f.key for f in FIELDS if f.required)

@@ -49,7 +49,7 @@ class ChainReader:
         }
 
     def chain(self, tenant_id: str, progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """Yield one chain's rows in seq order; ``progress`` is told how many came with each page."""
+        """Yield one chain's rows in seq order; ``progress`` is told the rows of each page."""
         after = 0
         while True:
             page = self._rows(
@@ -80,7 +80,7 @@ def verify(
     ``root_key`` is the 32-byte root public key obtained out of band; without it the chain's own
     first key is trusted. ``progress`` is told how many events were read with each page. Tenants
     are those the provider chain created, so one that was removed whole is still named. Raises
-    UsageError for a tenant the provider chain never created, DatabaseError when rows cannot be read.
+    UsageError for a tenant that was never created, DatabaseError when rows cannot be read.
     """
     reader = ChainReader(connection)
     deployment_id = reader.deployment_id()

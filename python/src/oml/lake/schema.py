@@ -26,7 +26,7 @@ class LakeTable:
     doc: str
     columns: tuple[Column, ...]
     statistics: tuple[str, ...]
-    """Columns with min/max statistics in the log; kept few, because the log outlives erased rows."""
+    """Columns with min/max in the log; kept few, because the log outlives erased rows."""
 
     @property
     def location(self) -> str:

@@ -95,7 +95,7 @@ class Source:
         return int(self._value("select oml.lake_cut_limit()"))
 
     def cut_holders(self, xids: Iterable[int] | None = None) -> list[Holder]:
-        """List the transactions that may hold an outbox seq, or those of ``xids`` that still run."""
+        """List the transactions that may hold an outbox seq, or which of ``xids`` still run."""
         wanted = None if xids is None else list(xids)
         return [
             Holder(*row)

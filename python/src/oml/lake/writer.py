@@ -149,7 +149,7 @@ class LakeWriter:
         if opened is None:
             raise LakeError(
                 f"oml.lake_table says {table.name} exists, but nothing is at {place.url}",
-                "The writer never makes a recorded table anew. Restore it or correct the lake's URL.",
+                "The writer never makes a recorded table anew: restore it or correct the URL.",
             )
         return opened
 
