@@ -24,7 +24,7 @@ begin
   if not exists (select from pg_roles r where r.rolname = login and r.rolcanlogin) then
     raise exception using
       errcode = 'OM007', message = format('there is no login role %L', login),
-      hint = format('Create it first: create role %I login in role oml_writer.', login);
+      hint = format('Create it first: create role %s login in role oml_writer.', coalesce(quote_ident(login), '…'));
   end if;
   if permissions is null or cardinality(permissions) = 0 or not permissions <@ known then
     raise exception using

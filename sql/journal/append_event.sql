@@ -102,6 +102,10 @@ begin
     uuid_send(artifact_id), artifact_version, plaintext_digest, ciphertext_digest, uuid_send(dek_id)
   );
 
+  if sealed.refusal is not null then
+    perform oml.refuse_signing(sealed.refusal);
+  end if;
+
   insert into oml.journal (
     tenant_id, seq, event_id, occurred_at, type, schema_version, prev_hash, hash, kid, writer,
     principal, "authorization", impersonation, operation, app_version, caused_by, invocation_id,

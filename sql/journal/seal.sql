@@ -1,5 +1,6 @@
 -- The one Python step of an append: id, time, encode, sign, hash (architecture: The envelope).
--- UUIDs come as 16 bytes. The key must be the one the deployment issued, or nothing could verify.
+-- UUIDs come as 16 bytes. A refusal is returned and not raised, so that the caller can raise it under
+-- its own name. The key must be the one the deployment issued, or nothing could verify.
 create function oml.seal(
   signer text,
   signing_kid bytea,
@@ -43,12 +44,12 @@ if core is None:
 try:
     key, protected = core.seal.signing_key(signer, SD['data_directory'])
 except core.keys.KeyFileError as error:
-    plpy.error(error.message, sqlstate=error.sqlstate, hint=error.hint)
+    return None, None, None, None, None, [error.sqlstate, error.message, error.hint]
 if key.kid != signing_kid:
-    plpy.error(
+    return None, None, None, None, None, [
+        'OM034',
         f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
-        sqlstate='OM034',
-        hint='Put the deployment\'s key back: an event signed by another key could never be verified.')
+        'Put the deployment\'s key back: an event signed by another key could never be verified.']
 now = core.envelope.now_us()
 event_id = core.envelope.uuid7(now // 1000)
 try:
@@ -58,6 +59,6 @@ try:
         impersonation, invocation_id, operation, pii_class, plaintext_digest,
         payload.encode('utf-8'), principal, subject_id, schema_version, type, artifact_version, writer))
 except (OverflowError, UnicodeError) as error:
-    plpy.error(f'the event cannot be encoded: {error}', sqlstate='OM017')
-return event_id.hex(), now, key.kid, digest, data
+    return None, None, None, None, None, ['OM017', f'the event cannot be encoded: {error}', 'Check the payload and the claims.']
+return event_id.hex(), now, key.kid, digest, data, None
 $python$;

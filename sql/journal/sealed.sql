@@ -3,6 +3,7 @@ create type oml.sealed as (
   occurred_us bigint,
   kid bytea,
   hash bytea,
-  envelope bytea
+  envelope bytea,
+  refusal text[]
 );
-comment on type oml.sealed is 'What oml.seal makes of an event: ids, hash and the exact signed bytes.';
+comment on type oml.sealed is 'What oml.seal makes of an event: ids, hash and the exact signed bytes; or a refusal (SQLSTATE, message, hint).';

@@ -1,5 +1,5 @@
-create function oml.signer_public_key(signer text)
-returns bytea
+create function oml.read_signer(signer text, out public_key bytea, out refusal text[])
+returns record
 language plpython3u
 volatile strict
 set search_path = pg_catalog, pg_temp
@@ -12,7 +12,24 @@ core = sys.modules['_oml_core']
 try:
     key, _ = core.seal.signing_key(signer, os.getcwd())
 except core.keys.KeyFileError as error:
-    plpy.error(error.message, sqlstate=error.sqlstate, hint=error.hint)
-return key.public_key
+    return None, [error.sqlstate, error.message, error.hint]
+return key.public_key, None
 $python$;
+
+create function oml.signer_public_key(signer text)
+returns bytea
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  found record;
+begin
+  select s.public_key, s.refusal into found from oml.read_signer(signer) s;
+  if found.refusal is not null then
+    perform oml.refuse_signing(found.refusal);
+  end if;
+  return found.public_key;
+end
+$$;
 comment on function oml.signer_public_key(text) is 'The 32-byte Ed25519 public key behind a signer; errors OM030 to OM036 name what is wrong with it.';

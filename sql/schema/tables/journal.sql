@@ -31,7 +31,6 @@ create table if not exists oml.journal (
   request_digest bytea,
   constraint journal_pkey primary key (tenant_id, seq),
   constraint journal_event_id_key unique (event_id),
-  constraint journal_tenant_fkey foreign key (tenant_id) references oml.tenant (tenant_id),
   constraint journal_seq_check check (seq > 0),
   constraint journal_request_check check ((idempotency_key is null) = (request_digest is null))
 );

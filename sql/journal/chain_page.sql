@@ -1,0 +1,19 @@
+-- A page of one chain in seq order; checks nothing, so only the verifying functions may call it.
+create function oml.chain_page(tenant_id uuid, after_seq bigint, max_rows int default 1000)
+returns setof oml.chain_row
+language sql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select
+    j.seq, j.tenant_id::text, j.event_id::text,
+    (extract(epoch from j.occurred_at) * 1000000)::bigint,
+    j.type, j.schema_version, j.prev_hash, j.hash, j.kid, j.writer, j.principal, j."authorization",
+    j.impersonation, j.operation, j.app_version, j.caused_by::text, j.invocation_id, j.entity_type,
+    j.entity_id, j.subject_id, j.pii_class, j.artifact_id::text, j.artifact_version,
+    j.plaintext_digest, j.ciphertext_digest, j.dek_id::text, j.payload::text, j.envelope
+  from oml.journal j
+  where j.tenant_id = chain_page.tenant_id and j.seq > chain_page.after_seq
+  order by j.seq
+  limit chain_page.max_rows
+$$;
