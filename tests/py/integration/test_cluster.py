@@ -1,6 +1,7 @@
 import os
 import pwd
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,6 +234,8 @@ def test_a_server_killed_from_outside_is_started_again_at_once(
     pid = cluster.pid()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
+    while cluster.running():
+        time.sleep(0.001)
     cluster.start()
     assert cluster.pid() not in (None, pid)
     assert count(cluster) == 1

@@ -159,7 +159,8 @@ def test_up_resumes_after_a_crash_before_or_after_each_step(
     events = rows(
         system.superuser_dsn,
         "select t.name, j.type, count(*) from oml.journal j join oml.tenant t using (tenant_id)"
-        " where j.type in ('key.issued', 'tenant.created', 'tenant.genesis') group by 1, 2 order by 1, 2",
+        " where j.type in ('key.issued', 'tenant.created', 'tenant.genesis')"
+        " group by 1, 2 order by 1, 2",
     )
     assert events == [
         ("acme", "tenant.genesis", 1),

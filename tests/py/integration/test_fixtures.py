@@ -20,8 +20,8 @@ def test_a_system_is_dropped_with_prepared_transactions_slots_and_sessions(
 ) -> None:
     with System(cluster, "oml_left", system.lake / "left") as left:
         session = left.connect("app")
-        left.superuser.execute("begin; create table public.t (); prepare transaction 'left'")
         left.superuser.execute("select pg_create_logical_replication_slot('left', 'pgoutput')")
+        left.superuser.execute("begin; create table public.t (); prepare transaction 'left'")
         login = left.make_login("visitor", "oml_writer")
         assert login == "visitor"
     assert session.closed

@@ -1,0 +1,138 @@
+"""Forge events and rows: what somebody with a key, or with superuser rights, could write."""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from oml.core import cose, envelope, keys
+
+Row = dict[str, Any]
+
+UUID_COLUMNS = frozenset(("tenant_id", "event_id", "caused_by", "artifact_id", "dek_id"))
+NOT_COLUMNS = frozenset(("version", "deployment_id"))  # signed, but no columns of the journal
+OPTIONAL: dict[str, Any] = {
+    "artifact_id": bytes(range(16)),
+    "app_version": "2.4.1",
+    "caused_by": bytes(range(16, 32)),
+    "ciphertext_digest": bytes(range(32)),
+    "dek_id": bytes(range(32, 48)),
+    "entity_id": "4711",
+    "entity_type": "invoice",
+    "impersonation": "session 7",
+    "invocation_id": "req-1",
+    "operation": "export",
+    "plaintext_digest": bytes(range(64, 96)),
+    "subject_id": "Łucja",
+    "artifact_version": 3,
+}
+"""A value for every field that may be absent."""
+
+
+def sign(fields: dict[str, Any], key: keys.SigningKey, kid: bytes | None = None) -> bytes:
+    """Return the envelope of these fields, under the key's own kid or under another one."""
+    return envelope.encode(fields, key.kid if kid is None else kid, key.secret_key)
+
+
+def sign_unknown_version(fields: dict[str, Any], key: keys.SigningKey, version: int) -> bytes:
+    """Return a well-signed envelope of another envelope version."""
+    values = tuple((fields | {"version": version}).get(f.column) for f in envelope.FIELDS)
+    header = cose.protected_header(envelope.CONTENT_TYPE, key.kid)
+    return cose.sign(header, envelope.encode_map(values), key.secret_key)
+
+
+def row_of(data: bytes) -> Row:
+    """Return the journal row that agrees with an envelope, as oml.chain_rows() has it."""
+    decoded = envelope.decode(data)
+    row: Row = {f.column: decoded.fields.get(f.column) for f in envelope.FIELDS}
+    for column in NOT_COLUMNS:
+        del row[column]
+    for column in UUID_COLUMNS:
+        if row[column] is not None:
+            row[column] = str(uuid.UUID(bytes=row[column]))
+    row["payload"] = row["payload"].decode()
+    return row | {"hash": decoded.hash, "kid": decoded.kid, "envelope": data}
+
+
+@dataclass
+class Scribe:
+    """Writes chains in memory as the database would: the provider's and those of its tenants."""
+
+    key: keys.SigningKey
+    deployment_id: bytes = bytes(range(16))
+    provider: list[Row] = field(default_factory=list)
+
+    def issue(self, key: keys.SigningKey, **fields: Any) -> Row:
+        """Write ``key.issued`` on the provider chain; the first one issues the root."""
+        return self.provide(
+            "key.issued", {"kid": key.kid.hex(), "public_key": key.public_key.hex()}, **fields
+        )
+
+    def provide(self, kind: str, payload: Any, **fields: Any) -> Row:
+        """Write an event on the provider chain."""
+        return self.append(self.provider, self.deployment_id, kind, payload, **fields)
+
+    def create(self, name: str, tenant_id: bytes) -> list[Row]:
+        """Create a tenant and return its chain, which holds the genesis event."""
+        created = self.provide(
+            "tenant.created", {"tenant_id": str(uuid.UUID(bytes=tenant_id)), "name": name}
+        )
+        reference = {
+            "tenant_id": str(uuid.UUID(bytes=self.deployment_id)),
+            "seq": created["seq"],
+            "event_id": created["event_id"],
+            "hash": created["hash"].hex(),
+        }
+        chain: list[Row] = []
+        self.append(chain, tenant_id, "tenant.genesis", {"created_by": reference})
+        return chain
+
+    def append(
+        self, chain: list[Row], tenant_id: bytes, kind: str, payload: Any, **fields: Any
+    ) -> Row:
+        """Write an event at the end of a chain; ``fields`` override what would be signed.
+
+        ``payload`` is a JSON value, or the exact bytes.
+        """
+        data = sign(self.fields(chain, tenant_id, kind, payload) | fields, self.key)
+        chain.append(row_of(data))
+        return chain[-1]
+
+    def fields(self, chain: list[Row], tenant_id: bytes, kind: str, payload: Any) -> dict[str, Any]:
+        """Return the fields of the event that belongs at the end of a chain."""
+        seq = len(chain) + 1
+        raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        return {
+            "version": envelope.VERSION,
+            "deployment_id": self.deployment_id,
+            "tenant_id": tenant_id,
+            "seq": seq,
+            "prev_hash": chain[-1]["hash"] if chain else envelope.GENESIS_PREV,
+            "event_id": envelope.uuid7(1_700_000_000_000 + seq),
+            "occurred_at": 1_700_000_000_000_000 + seq * 1000,
+            "type": kind,
+            "schema_version": 1,
+            "authorization": "membership:append",
+            "pii_class": "none",
+            "payload": raw,
+            "principal": "ada",
+            "writer": "app",
+        }
+
+
+def resign(row: Row, key: keys.SigningKey, kid: bytes | None = None, **fields: Any) -> Row:
+    """Return a row's event signed again, with other fields, by another key, or under its kid."""
+    decoded = envelope.decode(row["envelope"])
+    return row_of(sign(decoded.fields | fields, key, kid))
+
+
+def flip(data: bytes, at: int) -> bytes:
+    """Return the bytes with the lowest bit of one of them flipped; ``at`` may be negative."""
+    spoiled = bytearray(data)
+    spoiled[at] ^= 1
+    return bytes(spoiled)
+
+
+def unsigned(data: bytes) -> bytes:
+    """Return an envelope with a signature of zeros."""
+    return data[: -cose.SIGNATURE_BYTES] + bytes(cose.SIGNATURE_BYTES)
