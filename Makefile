@@ -1,6 +1,6 @@
 # make help lists what there is. Everything but setup needs only what setup installs.
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test lint bench clean
+.PHONY: help setup install demo docs docs-check test lint bench clean
 
 export PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
 
@@ -10,7 +10,8 @@ help:
 	@echo 'make setup    install what is missing: Debian packages (as root) and .venv'
 	@echo 'make install  build the extension and install it into PostgreSQL (as root)'
 	@echo 'make demo     append a package log, drain it, break it, drain it again (INPUT=file)'
-	@echo 'make test     lint, pgTAP and pytest'
+	@echo 'make docs     write the generated pages of docs/reference'
+	@echo 'make test     lint, pgTAP and pytest, and the docs are up to date'
 	@echo 'make lint     ruff, mypy, and SQL that parses'
 	@echo 'make bench    run the benchmarks in bench/'
 	@echo 'make clean    remove what was built here; installed files and data stay'
@@ -25,7 +26,13 @@ install: setup
 demo: install
 	@INPUT='$(INPUT)' $(BIN)/python demo/demo.py
 
-test: install lint
+docs: install
+	@$(BIN)/python -m docs.generator
+
+docs-check: install
+	@$(BIN)/python -m docs.generator --check
+
+test: install lint docs-check
 	@scripts/test-sql
 	@$(BIN)/python -m pytest tests/py
 

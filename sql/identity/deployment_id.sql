@@ -9,3 +9,5 @@ begin
   return (select s.value from oml.setting s where s.name = 'deployment_id');
 end
 $$;
+comment on function oml.deployment_id()
+  is 'The deployment''s id, which is the provider tenant''s id.';

@@ -12,3 +12,5 @@ begin
   select o.tenant_id::text, max(o.chain_seq) from oml.outbox o group by o.tenant_id;
 end
 $$;
+comment on function oml.known_heads()
+  is 'Highest chain seq of each tenant, as the outbox knows it. Needs audit or operate on the provider.';

@@ -13,15 +13,15 @@ declare
 begin
   select t.tenant_id into chain_id from oml.tenant t where t.name = oml_verify_chain.tenant;
   perform oml.require_audit(chain_id);
-  if chain_id is null then
-    raise exception using
-      errcode = 'OM003', message = format('there is no tenant %L', oml_verify_chain.tenant),
-      hint = 'oml verify lists the tenants of the provider chain.';
-  end if;
   select p.* into proof
   from oml.prove_chain(
     oml_verify_chain.tenant, chain_id::text, (select s.value from oml.setting s where s.name = 'deployment_id')
   ) p;
+  if proof.events is null then
+    raise exception using
+      errcode = 'OM003', message = format('there is no tenant %L', oml_verify_chain.tenant),
+      hint = 'oml verify lists the tenants of the provider chain.';
+  end if;
   return query select
     coalesce(proof.bad_tenant, oml_verify_chain.tenant), proof.fault is null, proof.events, proof.head,
     proof.first_bad_seq, proof.fault, proof.reason;

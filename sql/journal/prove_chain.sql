@@ -1,5 +1,6 @@
 -- The Python step of oml_verify_chain: the provider chain first, since it says which keys and tenants
--- there are, then the tenant's own. Constant memory: one page of rows at a time.
+-- there are, then the tenant's own. Constant memory: one page of rows at a time. A null tenant_id says
+-- that oml.tenant lacks the name; then all is null unless the provider chain knows it.
 create function oml.prove_chain(
   tenant text, tenant_id text, provider_id text,
   out events bigint, out head bytea, out bad_tenant text, out first_bad_seq bigint, out fault text, out reason text
@@ -31,8 +32,15 @@ def prove(subject, chain_id):
 provider = chain.Provider(uuid.UUID(provider_id).bytes)
 verdict = prove(provider, provider_id)
 if verdict.ok and tenant_id != provider_id:
-    created = [t for t in provider.tenants if t.tenant_id == tenant_id]
-    verdict = prove(chain.Tenant(created[0], provider), tenant_id) if created else chain.never_created(tenant)
+    created = [t for t in provider.tenants if t.name == tenant]
+    if tenant_id is None and not created and tenant != 'provider':
+        return None, None, None, None, None, None
+    elif tenant_id is None:
+        verdict = chain.unlisted(tenant)
+    elif tenant_id in [t.tenant_id for t in created]:
+        verdict = prove(chain.Tenant(created[0], provider), tenant_id)
+    else:
+        verdict = chain.never_created(tenant)
 bad = verdict.finding
 if bad is None:
     return verdict.events, verdict.head, None, None, None, None

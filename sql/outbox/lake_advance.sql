@@ -13,3 +13,5 @@ begin
   where f.name = 'lake' and f.seq < upto;
 end
 $$;
+comment on function oml.lake_advance(bigint)
+  is 'Move the frontier up to an outbox seq; a lower one changes nothing. Needs operate on the provider.';

@@ -26,3 +26,5 @@ begin
   );
 end
 $$;
+comment on function oml.lake_batch_end(bigint, bigint, int, bigint)
+  is 'Last outbox seq of the batch after a seq, bounded by rows and bytes. Needs operate or audit on the provider.';

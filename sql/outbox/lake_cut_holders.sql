@@ -31,3 +31,5 @@ begin
     ) else x.transactionid::text::bigint = any (xids) end;
 end
 $$;
+comment on function oml.lake_cut_holders(bigint[])
+  is 'Transactions that may hold an undecided outbox seq, or which of the given xids still run. Needs operate on the provider.';

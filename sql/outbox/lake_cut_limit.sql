@@ -17,3 +17,5 @@ begin
   return (select coalesce(max(o.seq), 0) from oml.outbox o);
 end
 $$;
+comment on function oml.lake_cut_limit()
+  is 'Highest outbox seq visible now: step 1 of the fence. Needs operate on the provider.';

@@ -14,3 +14,5 @@ begin
   where f.name = 'lake';
 end
 $$;
+comment on function oml.lake_fence(bigint)
+  is 'Write WAL behind every row up to a seq: step 3 of the fence. Needs operate on the provider.';

@@ -15,3 +15,5 @@ begin
   where o.seq = lake_outbox_row.outbox_seq;
 end
 $$;
+comment on function oml.lake_outbox_row(bigint)
+  is 'Target, event id and hash under one outbox seq. Needs operate or audit on the provider.';

@@ -12,3 +12,5 @@ begin
   on conflict on constraint lake_table_pkey do nothing;
 end
 $$;
+comment on function oml.lake_record_table(text, int, text)
+  is 'Record that a lake table exists. Needs operate on the provider.';

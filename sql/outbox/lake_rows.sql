@@ -31,3 +31,5 @@ begin
   order by o.seq;
 end
 $$;
+comment on function oml.lake_rows(text, bigint, bigint)
+  is 'Outbox rows of one target in a range of seqs, in order, with their events. Needs operate or audit on the provider.';

@@ -20,3 +20,5 @@ begin
   where f.name = 'lake';
 end
 $$;
+comment on function oml.lake_state()
+  is 'Where the lake stands, and its settings. Needs operate or audit on the provider.';

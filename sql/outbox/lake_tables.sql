@@ -10,3 +10,5 @@ begin
   return query select t.name, t.generation, t.location from oml.lake_table t order by t.name;
 end
 $$;
+comment on function oml.lake_tables()
+  is 'The lake tables that exist. Needs operate or audit on the provider.';

@@ -18,3 +18,5 @@ begin
   order by 1, 2;
 end
 $$;
+comment on function oml.lake_unqueued()
+  is 'Events without an outbox row for bronze.events. Needs operate or audit on the provider.';

@@ -35,11 +35,13 @@ grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, t
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 
--- Tables that outlived an earlier DROP EXTENSION get their guards back in this very transaction.
+-- Tables that outlived an earlier DROP EXTENSION get back what it took from them, in this very transaction.
+-- Not by oml.attach(): a script may not meet tables that are no members, and pg_dump omits what it grants.
 do $attach$
 begin
   if pg_catalog.to_regclass('oml.journal') is not null then
-    perform oml.attach();
+    alter table oml.outbox alter column seq set default oml.draw_outbox_seq();
+    perform oml.attach_guards();
   end if;
 end
 $attach$;

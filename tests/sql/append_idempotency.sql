@@ -33,7 +33,9 @@ select results_eq(
   'the order of keys and white space do not make another request'
 );
 select results_eq(
-  $$ select * from oml_append('invoice.exported', '{"a": 1, "b": [2.50, null]}', tenant => 'globex', idempotency_key => 'order 7', schema_version => 2) $$,
+  $$ select * from oml_append(
+       'invoice.exported', '{"a": 1, "b": [2.50, null]}', tenant => 'globex', idempotency_key => 'order 7', schema_version => 2
+     ) $$,
   'select * from first_receipt',
   'to name the newest version is the same request as to leave it out'
 );

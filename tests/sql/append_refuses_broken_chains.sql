@@ -75,7 +75,8 @@ select pg_temp.refused(
 );
 
 select is(
-  (select count(*) from pg_trigger where tgrelid = any (array['oml.journal', 'oml.chain_head']::regclass[]) and not tgisinternal and tgenabled <> 'A'),
+  (select count(*) from pg_trigger
+   where tgrelid = any (array['oml.journal', 'oml.chain_head']::regclass[]) and not tgisinternal and tgenabled <> 'A'),
   0::bigint, 'the guards stand again'
 );
 

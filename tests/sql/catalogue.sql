@@ -15,12 +15,16 @@ select oml_register_event_type(
 );
 reset session authorization;
 select results_eq(
-  $$ select schema_version, required_keys, max_bytes, pii_class, reserved, description from oml.event_type where type = 'invoice.exported' order by 1 $$,
+  $$ select schema_version, required_keys, max_bytes, pii_class, reserved, description from oml.event_type
+     where type = 'invoice.exported' order by schema_version $$,
   $$ values (1, '{}'::text[], 4096, 'none', false, ''), (2, '{invoice,amount}', 100, 'contact', false, 'An invoice left.') $$,
   'a type has version 1, no required keys, 4096 bytes and no personal data unless said otherwise'
 );
 select results_eq(
-  format('select seq, type, principal, "authorization", payload from oml.journal where tenant_id = %L and seq > %s order by seq', :'deployment', :'head'),
+  format(
+    'select seq, type, principal, "authorization", payload from oml.journal where tenant_id = %L and seq > %s order by seq',
+    :'deployment', :'head'
+  ),
   format(
     $$ values
       (%s::bigint, 'event-type.registered', 'operator', 'membership:operate',

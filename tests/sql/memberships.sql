@@ -51,9 +51,12 @@ select results_eq(
   format('select type, principal, payload from oml.journal where tenant_id = %L and seq > %s order by seq', :'deployment', :'head'),
   format(
     $$ values
-      ('membership.granted', 'operator', '{"login": "clerk", "tenant_id": "%1$s", "tenant": "globex", "principal": "clerk", "permissions": ["append"]}'::jsonb),
-      ('membership.granted', 'operator', '{"login": "clerk", "tenant_id": "%1$s", "tenant": "globex", "principal": "Clerk of Globex", "permissions": ["append", "audit"]}'),
-      ('membership.granted', 'operator', '{"login": "clerk", "tenant_id": "%2$s", "tenant": "initech", "principal": "clerk", "permissions": ["audit"]}'),
+      ('membership.granted', 'operator',
+       '{"login": "clerk", "tenant_id": "%1$s", "tenant": "globex", "principal": "clerk", "permissions": ["append"]}'::jsonb),
+      ('membership.granted', 'operator',
+       '{"login": "clerk", "tenant_id": "%1$s", "tenant": "globex", "principal": "Clerk of Globex", "permissions": ["append", "audit"]}'),
+      ('membership.granted', 'operator',
+       '{"login": "clerk", "tenant_id": "%2$s", "tenant": "initech", "principal": "clerk", "permissions": ["audit"]}'),
       ('membership.revoked', 'operator', '{"login": "clerk", "tenant_id": "%1$s", "tenant": "globex"}') $$,
     :'globex', :'initech'
   ),

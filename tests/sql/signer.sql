@@ -1,7 +1,7 @@
 -- The signing key: whatever is wrong with it stops the append, and nothing is ever stored unsigned.
 begin;
 \ir shared/refused.sql
-select plan(97);
+select plan(98);
 
 -- Files as the server's own OS user makes them.
 create function pg_temp.make_directory()
@@ -62,23 +62,34 @@ else:
     os.unlink(path)
 $$;
 
--- As if PyNaCl were found in this directory and nothing were loaded yet; null undoes it.
+-- As PYTHONPATH would: a nacl in this directory comes first, and nothing is loaded yet. Null undoes it.
 create function pg_temp.shadow_nacl(directory text)
 returns void
 language plpython3u
 as $$
+import os
 import sys
-import types
-ours = [m for m in sys.modules if m.partition('.')[0] in ('nacl', '_oml_core')]
+for name in [m for m in sys.modules if m.partition('.')[0] in ('nacl', '_oml_core')]:
+    GD.setdefault('modules', {}).setdefault(name, sys.modules[name])
+    del sys.modules[name]
 if directory is None:
-    for name in ours:
-        del sys.modules[name]
+    sys.path.remove(GD.pop('shadow'))
     sys.modules.update(GD.pop('modules'))
 else:
-    GD['modules'] = {name: sys.modules.pop(name) for name in ours}
-    for name in ('nacl', 'nacl.bindings'):
-        sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__file__ = directory + '/nacl/__init__.py'
+    os.mkdir(directory + '/nacl')
+    for name in ('__init__', 'bindings'):
+        with open(f'{directory}/nacl/{name}.py', 'w') as file:
+            file.write(f'open({directory!r} + "/has-run", "w").close()\n')
+    sys.path.insert(0, directory)
+    GD['shadow'] = directory
+$$;
+
+create function pg_temp.exists(path text)
+returns boolean
+language plpython3u
+as $$
+import os
+return os.path.exists(path)
 $$;
 
 create function pg_temp.uid()
@@ -107,6 +118,7 @@ select oml_register_event_type('invoice.exported');
 select substr(value, 6) as signer from oml.setting where name = 'signer' \gset
 select pg_temp.make_directory() as dir \gset
 select current_setting('data_directory') || '/oml-signer-test.key' as inside \gset
+select regexp_replace(:'inside', '/([^/]*)/([^/]*)$', '/\1/../\1/\2') as around \gset
 
 -- The deployment's key, wherever it lies, signs.
 select pg_temp.write_file(:'dir' || '/moved.key', pg_temp.read_file(:'signer'), '0600') as moved \gset
@@ -242,33 +254,36 @@ select pg_temp.refused(
 );
 reset session authorization;
 select pg_temp.refused(
-  format('select oml.signer_public_key(%L)', format('file:%s/../%s/oml-signer-test.key', current_setting('data_directory'), regexp_replace(current_setting('data_directory'), '^.*/', ''))),
+  format('select oml.signer_public_key(%L)', 'file:' || :'around'),
   'OM035',
-  format('signing key %s/../%s/oml-signer-test.key lies inside the data directory', current_setting('data_directory'), regexp_replace(current_setting('data_directory'), '^.*/', '')),
+  format('signing key %s lies inside the data directory', :'around'),
   '%keep the key elsewhere.', 'nor does a path that goes around'
 );
 select pg_temp.remove(:'inside');
 
 -- OM036: providers.
 select pg_temp.refused(
-  format($$ update oml.setting set value = %L where name = 'signer'; set local session authorization clerk; select oml_append('invoice.exported', '{}') $$, signer),
+  format(
+    $$ update oml.setting set value = %L where name = 'signer';
+       set local session authorization clerk;
+       select oml_append('invoice.exported', '{}') $$, signer
+  ),
   'OM036', format('signer ''%s'' is not understood', signer), 'Use file: and an absolute path%',
   format('the signer %s is not understood', signer)
 )
 from unnest(array['vault:secret/key', 'file:relative.key', 'file:', '/etc/oml/signing.key', 'FILE:/etc/oml/signing.key', '']) as signer;
 
 -- OM037: the library that sees the key comes from the system alone.
-select pg_temp.shadow_nacl('/var/lib/postgresql/.local/lib/python3.11/site-packages');
+select pg_temp.shadow_nacl(:'dir');
 select pg_temp.refused(
-  'select oml.load_core()', 'OM037',
-  'PyNaCl was found at /var/lib/postgresql/.local/lib/python3.11/site-packages/nacl/__init__.py',
-  '%Install python3-nacl system-wide%', 'a PyNaCl from the server user''s home is not loaded'
+  'select oml.load_core()', 'OM037', format('PyNaCl was found at %s/nacl/__init__.py', :'dir'),
+  '%Install python3-nacl system-wide%', 'a PyNaCl from elsewhere is not loaded'
 );
 select pg_temp.refused(
   format('select oml.signer_public_key(%L)', 'file:' || :'signer'), 'OM037',
-  'PyNaCl was found at /var/lib/postgresql/.local/lib/python3.11/site-packages/nacl/__init__.py',
-  '%Install python3-nacl system-wide%', 'and never sees the key'
+  format('PyNaCl was found at %s/nacl/__init__.py', :'dir'), '%Install python3-nacl system-wide%', 'never sees the key'
 );
+select is(pg_temp.exists(:'dir' || '/has-run'), false, 'and none of its code has run');
 select pg_temp.shadow_nacl(null);
 
 select pg_temp.remove(:'dir');

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oml.dev.cluster import Cluster
+from oml.dev.record import Record
 from oml.driver.connection import connect
 from oml.errors import SetupError, UsageError
 
@@ -19,7 +20,7 @@ def make(open_dir: Path, request: pytest.FixtureRequest) -> Callable[[str], Clus
     def create(name: str) -> Cluster:
         cluster = Cluster(open_dir / name)
         cluster.create({"fsync": False})
-        request.addfinalizer(cluster.destroy)
+        request.addfinalizer(lambda: cluster.destroy() if cluster.exists() else None)
         return cluster
 
     return create
@@ -157,6 +158,30 @@ def test_a_private_socket_directory_goes_with_the_cluster(open_dir: Path) -> Non
     assert socket_dir.stat().st_uid == cluster.account.uid
     cluster.destroy()
     assert not socket_dir.exists()
+
+
+def test_a_recorded_socket_directory_that_is_not_ours_is_neither_used_nor_removed(
+    make: Callable[[str], Cluster], tmp_path: Path
+) -> None:
+    cluster = make("x" * 100)
+    cluster.start()
+    cluster.stop()
+    recorded = Path(cluster.dsn().split()[0].removeprefix("host="))
+    recorded.rmdir()
+    foreign = tmp_path / "foreign"
+    foreign.mkdir(mode=0o700)
+    recorded.symlink_to(foreign)
+    cluster.start()
+    assert list(foreign.iterdir()) == []
+    assert foreign.stat().st_uid == os.geteuid()
+    used = Path(cluster.dsn().split()[0].removeprefix("host="))
+    assert used != recorded
+    cluster.stop()
+    used.rmdir()
+    Record(socket_dir=str(foreign)).save(cluster.directory)
+    cluster.destroy()
+    assert foreign.exists()
+    recorded.unlink()
 
 
 def test_a_setting_the_server_refuses_is_shown_from_its_log(open_dir: Path) -> None:

@@ -28,7 +28,8 @@ def openssl(*arguments: str | Path) -> bytes:
 
 def key_file(path: Path, content: str | bytes | None = None, mode: int = 0o600) -> Path:
     """Write a key file, by default with a good key, and return its path."""
-    content = keys.to_pem(os.urandom(32)) if content is None else content
+    if content is None:
+        content = keys.to_pem(hashlib.sha256(bytes(path)).digest())
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     path.chmod(mode)
     return path
@@ -84,7 +85,7 @@ def test_openssl_verifies_what_a_generated_key_signs_and_the_other_way_round(
     path, message = tmp_path / "signing.key", tmp_path / "message"
     public_key = keys.generate(str(path))
     key, _ = keys.load(str(path))
-    message.write_bytes(os.urandom(100))
+    message.write_bytes(bytes(range(100)))
     signature = tmp_path / "signature"
     signed = bindings.crypto_sign(message.read_bytes(), key.secret_key)
     signature.write_bytes(signed[:64])
@@ -144,7 +145,7 @@ def test_a_key_for_its_owner_alone_is_loaded(tmp_path: Path, mode: int) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\n\n  \n"])
 def test_line_ends_and_blank_lines_do_not_matter(tmp_path: Path, ending: str) -> None:
-    seed = os.urandom(32)
+    seed = bytes(range(32))
     text = keys.to_pem(seed).replace("\n", ending)
     assert keys.load(str(key_file(tmp_path / "key", text)))[0] == keys.from_seed(seed)
 

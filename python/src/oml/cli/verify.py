@@ -50,7 +50,9 @@ def verify(
     else:
         shown = ("tenant", "ok", "events", "first_bad_seq", "fault", "reason")
         print_table(COLUMNS, [[row[name] for name in shown] for row in rows])
-        print(f"root key {root}{'' if pinned else ' (not pinned: pass --root-key to prove it)'}")
+        if root is not None:
+            pin = "" if pinned else " (not pinned: pass --root-key to prove it)"
+            print(f"root key {root}{pin}")
     return 0 if result.ok else EXIT_FINDINGS
 
 

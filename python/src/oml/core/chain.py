@@ -19,16 +19,27 @@ class Fault(StrEnum):
     """What a verifier can find wrong."""
 
     MISSING_EVENT = "missing-event"
+    """A seq is absent and a later one follows it."""
     MALFORMED_ENVELOPE = "malformed-envelope"
+    """The envelope is not the one accepted encoding, or lacks a field."""
     UNKNOWN_KEY = "unknown-key"
+    """The envelope names a key that the provider chain never issued."""
     SIGNATURE_INVALID = "signature-invalid"
+    """The signature is not that of the key it names."""
     HASH_MISMATCH = "hash-mismatch"
+    """Column hash is not the SHA-256 of the envelope's bytes."""
     BROKEN_LINK = "broken-link"
+    """The envelope does not carry the hash of the event before it."""
     COLUMN_MISMATCH = "column-mismatch"
+    """A column differs from the envelope, or the envelope is another chain's."""
     GENESIS_MISMATCH = "genesis-mismatch"
+    """The chain does not begin, or was not created, as the provider chain says."""
     ROOT_MISMATCH = "root-mismatch"
+    """The provider chain's root key is not the pinned one."""
     TAIL_MISSING = "tail-missing"
+    """The outbox knows later events of the chain than the journal holds."""
     CHAIN_MISSING = "chain-missing"
+    """The chain has no events at all, not even its genesis."""
 
 
 class Finding(NamedTuple):
@@ -94,12 +105,18 @@ class Chain:
         if decoded.fields["prev_hash"] != self.head:
             self.fail(expected, Fault.BROKEN_LINK, "prev is not the hash of the event before it")
             return None
+        if not self._accept(expected, decoded):
+            return None
         self.events = expected
         self.head = decoded.hash
         return decoded
 
+    def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
+        """Judge what the event says, once it is proved to be this chain's; fail if it is wrong."""
+        return True
+
     def _open(self, seq: int, row: Mapping[str, Any]) -> envelope.Envelope | None:
-        data = bytes(row["envelope"])
+        data = _raw(row["envelope"])
         try:
             decoded = envelope.decode(data)
         except cbor.MalformedError as error:
@@ -114,7 +131,7 @@ class Chain:
                 seq, Fault.SIGNATURE_INVALID, f"the signature is not that of {decoded.kid.hex()}"
             )
             return None
-        if decoded.hash != bytes(row["hash"]):
+        if decoded.hash != _raw(row["hash"]):
             self.fail(seq, Fault.HASH_MISMATCH, "column hash is not the envelope's SHA-256")
             return None
         if decoded.fields["tenant_id"] != self.tenant_id:
@@ -139,7 +156,9 @@ class Chain:
             )
 
     def verdict(self) -> Verdict:
-        """Return what was proved so far."""
+        """Return what was proved; every chain has a first event, so an empty one is a fault."""
+        if self.events == 0:
+            self.fail(1, Fault.CHAIN_MISSING, "the chain is empty")
         return Verdict(self.tenant, self.events, self.head, self.finding)
 
 
@@ -164,9 +183,14 @@ def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str
             stored = bytes(stored)
         if signed != stored:
             return column
-    if bytes(row["kid"]) != decoded.kid:
+    if _raw(row["kid"]) != decoded.kid:
         return "kid"
     return None if _same_json(decoded.fields["payload"], row["payload"]) else "payload"
+
+
+def _raw(value: bytes | bytearray | memoryview | None) -> bytes:
+    """Return a column's bytes; none where a superuser has emptied it."""
+    return b"" if value is None else bytes(value)
 
 
 def _same_json(signed: bytes, stored: str | None) -> bool:
@@ -177,12 +201,26 @@ def _same_json(signed: bytes, stored: str | None) -> bool:
         return True
     try:
         return bool(_json(signed.decode("utf-8")) == _json(stored))
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):
         return False
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    return json.loads(text, parse_float=_number, parse_int=_number)
+
+
+def _number(text: str) -> tuple[str, Decimal]:
+    # Tagged, because Python takes true for equal to 1.
+    return "number", Decimal(text)
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """Return the JSON object a payload holds; an empty one if it holds anything else."""
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 class Created(NamedTuple):
@@ -211,23 +249,27 @@ class Provider(Chain):
         """Check the next row and take in what it declares."""
         if self.events == 0 and self.finding is None and not self._adopt_root(row):
             return None
-        decoded = super().feed(row)
-        if decoded is None:
-            return None
+        return super().feed(row)
+
+    def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
         kind = decoded.fields["type"]
         if kind == "key.issued":
             issued = issued_key(decoded.fields["payload"])
             if issued is None:
-                self.fail(self.events, Fault.UNKNOWN_KEY, "key.issued carries no valid key")
-                return None
+                self.fail(seq, Fault.UNKNOWN_KEY, "key.issued carries no valid key")
+                return False
             self.key_ring[keys.kid(issued)] = issued
         elif kind == "tenant.created":
-            self._learn_tenant(decoded)
-        return decoded
+            created = _created_tenant(seq, decoded)
+            if created is None:
+                self.fail(seq, Fault.GENESIS_MISMATCH, "tenant.created names no tenant")
+                return False
+            self.tenants.append(created)
+        return True
 
     def _adopt_root(self, row: Mapping[str, Any]) -> bool:
         try:
-            decoded = envelope.decode(bytes(row["envelope"]))
+            decoded = envelope.decode(_raw(row["envelope"]))
         except cbor.MalformedError as error:
             self.fail(1, Fault.MALFORMED_ENVELOPE, str(error))
             return False
@@ -243,25 +285,23 @@ class Provider(Chain):
         self.key_ring[keys.kid(root)] = root
         return True
 
-    def _learn_tenant(self, decoded: envelope.Envelope) -> None:
-        payload = json.loads(decoded.fields["payload"])
-        self.tenants.append(
-            Created(
-                str(payload["tenant_id"]),
-                str(payload["name"]),
-                self.events,
-                str(uuid.UUID(bytes=decoded.fields["event_id"])),
-                decoded.hash,
-            )
-        )
+
+def _created_tenant(seq: int, decoded: envelope.Envelope) -> Created | None:
+    payload = _object(decoded.fields["payload"])
+    tenant_id, name = payload.get("tenant_id"), payload.get("name")
+    if not isinstance(tenant_id, str) or not isinstance(name, str):
+        return None
+    try:
+        tenant_id = str(uuid.UUID(tenant_id))
+    except ValueError:
+        return None
+    event_id = str(uuid.UUID(bytes=decoded.fields["event_id"]))
+    return Created(tenant_id, name, seq, event_id, decoded.hash)
 
 
 def issued_key(payload: bytes) -> bytes | None:
     """Return the 32-byte public key a ``key.issued`` payload carries, or None."""
-    try:
-        text = json.loads(payload)["public_key"]
-    except (ValueError, KeyError, TypeError):
-        return None
+    text = _object(payload).get("public_key")
     if not isinstance(text, str) or re.fullmatch(r"[0-9a-f]{64}", text) is None:
         return None
     return bytes.fromhex(text)
@@ -279,22 +319,20 @@ class Tenant(Chain):
         )
         self.created = created
 
-    def feed(self, row: Mapping[str, Any]) -> envelope.Envelope | None:
-        """Check the next row; the first must be the genesis event."""
-        decoded = super().feed(row)
-        if decoded is not None and self.events == 1 and not self._is_genesis(decoded):
+    def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
+        if seq == 1 and not self._is_genesis(decoded):
             self.fail(
                 1,
                 Fault.GENESIS_MISMATCH,
                 "the first event does not refer to this tenant's creation",
             )
-            return None
-        return decoded
+            return False
+        return True
 
     def _is_genesis(self, decoded: envelope.Envelope) -> bool:
         if decoded.fields["type"] != "tenant.genesis":
             return False
-        created = json.loads(decoded.fields["payload"]).get("created_by")
+        created = _object(decoded.fields["payload"]).get("created_by")
         return bool(
             created
             == {
@@ -304,12 +342,6 @@ class Tenant(Chain):
                 "hash": self.created.hash.hex(),
             }
         )
-
-    def verdict(self) -> Verdict:
-        """Return what was proved; a chain without its genesis event proves nothing."""
-        if self.events == 0:
-            self.fail(1, Fault.CHAIN_MISSING, "the tenant was created, but its chain is empty")
-        return super().verdict()
 
 
 def verify_rows(chain: Chain, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -321,5 +353,13 @@ def verify_rows(chain: Chain, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def never_created(tenant: str) -> Verdict:
     """Return the verdict on a tenant that the provider chain never created."""
-    finding = Finding(tenant, 1, Fault.GENESIS_MISMATCH, "the provider chain never created it")
-    return Verdict(tenant, 0, envelope.GENESIS_PREV, finding)
+    return _unproved(tenant, Fault.GENESIS_MISMATCH, "the provider chain never created it")
+
+
+def unlisted(tenant: str) -> Verdict:
+    """Return the verdict on a tenant that was created, but whose row in oml.tenant is gone."""
+    return _unproved(tenant, Fault.CHAIN_MISSING, "it was created, but its oml.tenant row is gone")
+
+
+def _unproved(tenant: str, fault: Fault, reason: str) -> Verdict:
+    return Verdict(tenant, 0, envelope.GENESIS_PREV, Finding(tenant, 1, fault, reason))

@@ -49,7 +49,7 @@ class Account:
     def make_directory(self, path: Path) -> None:
         """Make a directory that only this user (and root) can enter; an existing one is kept."""
         path.mkdir(mode=0o700, exist_ok=True)
-        os.chown(path, self.uid, self.gid)
+        os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def require_access(self, directory: Path) -> None:
         """Raise SetupError, naming the directory, if this user cannot traverse down to it."""

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ Setting = str | int | float | bool
 SUPERUSER = "postgres"
 PORT = 5432  # only names the socket: every cluster has a socket directory of its own
 _SOCKET = f".s.PGSQL.{PORT}"
+_SOCKET_DIR_PREFIX = "oml-dev-"
 _LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its NUL
 _START_TIMEOUT_S = 120  # crash recovery is part of a start
 _EXIT_TIMEOUT_S = 60
@@ -156,8 +158,8 @@ class Cluster:
         """Stop the server and remove the directory. Raises UsageError if it is not ours."""
         kept = record.require(self.directory)
         self.stop("immediate")
-        if kept.socket_dir is not None:
-            shutil.rmtree(kept.socket_dir, ignore_errors=True)
+        if kept.socket_dir is not None and _is_private(Path(kept.socket_dir), self.account):
+            shutil.rmtree(kept.socket_dir)
         shutil.rmtree(self.directory)
 
     def running(self) -> bool:
@@ -180,10 +182,10 @@ class Cluster:
 
     def _prepare(self) -> Account:
         """Make or adopt the directory, write its record, and return who the server runs as."""
+        make_directory(self.directory)
         if self.exists():
             raise UsageError(f"{self.directory} already holds a cluster")
         owner = account.of_new_cluster()
-        make_directory(self.directory)
         kept = record.load(self.directory)
         if kept is None and not record.is_free(self.directory):
             raise UsageError(
@@ -227,8 +229,8 @@ class Cluster:
             owner.make_directory(inside)
             return inside
         kept = record.require(self.directory)
-        if kept.socket_dir is None or not Path(kept.socket_dir).is_dir():
-            elsewhere = tempfile.mkdtemp(prefix="oml-dev-", dir="/tmp")
+        if kept.socket_dir is None or not _is_private(Path(kept.socket_dir), owner):
+            elsewhere = tempfile.mkdtemp(prefix=_SOCKET_DIR_PREFIX, dir="/tmp")
             Record(socket_dir=elsewhere).save(self.directory)
         else:
             elsewhere = kept.socket_dir
@@ -291,7 +293,8 @@ def make_directory(directory: Path) -> None:
             directory.chmod(0o755)
     except PermissionError as error:
         raise SetupError(
-            f"cannot enter or make {error.filename}", "Choose a directory that you own."
+            f"cannot enter or make {error.filename}",
+            "Choose a directory that you can enter and write.",
         ) from None
     except (FileExistsError, NotADirectoryError):
         raise UsageError(f"{directory} is not a directory") from None
@@ -301,6 +304,16 @@ def _fit_for_socket(directory: Path) -> bool:
     """Whether libpq and the server both take the path: short, and no list of several hosts."""
     path = str(directory / _SOCKET)
     return len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH and "," not in path
+
+
+def _is_private(socket_dir: Path, owner: Account) -> bool:
+    """Whether a recorded socket directory in /tmp is still ours: others may make names there."""
+    with contextlib.suppress(OSError):
+        status = socket_dir.lstat()
+        ours = status.st_uid == owner.uid and stat.S_IMODE(status.st_mode) == 0o700
+        named = socket_dir.name.startswith(_SOCKET_DIR_PREFIX) and socket_dir.parent == Path("/tmp")
+        return ours and named and stat.S_ISDIR(status.st_mode)
+    return False
 
 
 def _list_item(value: str) -> str:
@@ -321,11 +334,11 @@ def _conf_line(name: str, value: Setting) -> str:
 def _children(pid: int) -> list[int]:
     """Return the child processes of ``pid``, from the parent field of each /proc/N/stat."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state_and_parent = stat.read_text().rpartition(")")[2].split()
+            state_and_parent = entry.read_text().rpartition(")")[2].split()
             if int(state_and_parent[1]) == pid:
-                found.append(int(stat.parent.name))
+                found.append(int(entry.parent.name))
     return found
 
 
@@ -340,7 +353,7 @@ def _working_in(directory: Path) -> list[int]:
 
 def _alive(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return state not in ("Z", "X")

@@ -52,7 +52,7 @@ class Source:
         self.warnings: list[str] = []
         self.connection.add_notice_handler(self._take_notice)
         try:
-            self._arrow = adbc.connect(dsn or "postgresql://")
+            self._arrow = adbc.connect(dsn or "postgresql://", autocommit=True)
         except adbc.Error as error:
             self.connection.close()
             raise _from_adbc(error) from None
@@ -158,9 +158,7 @@ class Source:
                     "select * from oml.lake_rows($1, $2, $3)", (table.name, int(after), int(upto))
                 )
                 found = cursor.fetch_arrow_table()
-            self._arrow.commit()
         except adbc.Error as error:
-            self._arrow.rollback()
             raise _from_adbc(error) from None
         nullable = pa.schema([f.with_nullable(True) for f in table.arrow_schema()])
         return found.select(names).cast(nullable)

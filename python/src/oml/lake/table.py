@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from oml.errors import OmlError
 from oml.lake.failpoint import failpoint
@@ -29,7 +29,7 @@ class LakeError(OmlError):
 
 
 class LakeUnavailable(LakeError):
-    """The object store did not take a commit; the same batch is tried again by the next drain."""
+    """The object store does not answer or took no commit: the next drain tries the same again."""
 
     retryable = True
 
@@ -66,12 +66,20 @@ class Place:
     def open(self) -> "OpenTable | None":
         """Load the table's newest version; None if no table is there.
 
-        Raises LakeError when it belongs to another deployment or its schema has drifted.
+        Raises LakeError when it belongs to another deployment, its schema has drifted or its log
+        cannot be read, LakeUnavailable when the store does not answer.
         """
         try:
             delta = DeltaTable(self.url, storage_options=self.storage_options)
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise self.unreadable(error) from error
+        except OSError as error:
+            raise LakeUnavailable(
+                f"{self.table.name} cannot be reached at {self.url}: {error}",
+                "Check the lake's URL, its storage options and that its store runs.",
+            ) from error
         opened = OpenTable(self, delta)
         opened.check_identity()
         return opened
@@ -107,6 +115,13 @@ class Place:
         if opened is None:
             raise LakeError(f"{self.table.name} vanished from {self.url} as it was created")
         return opened
+
+    def unreadable(self, error: Exception) -> LakeError:
+        """Return the error to raise when what the store holds cannot be read."""
+        return LakeError(
+            f"{self.table.name} cannot be read at {self.url}: {error}",
+            "Its files are damaged or gone: restore them, or build the table anew.",
+        )
 
 
 class OpenTable:
@@ -151,10 +166,14 @@ class OpenTable:
     def scan(self, columns: list[str], predicate: str | None = None) -> pa.Table:
         """Read these columns of the rows that match a DataFusion SQL predicate, in no order.
 
-        A predicate is made of numbers and names of ours alone: it is not quoted here.
+        A predicate is made of numbers and names of ours alone: it is not quoted here. Raises
+        LakeError when a file of the table is damaged or gone.
         """
-        stream = self.delta.scan(columns=columns, predicate=predicate)
-        return pa.RecordBatchReader.from_stream(stream).read_all()
+        try:
+            stream = self.delta.scan(columns=columns, predicate=predicate)
+            return pa.RecordBatchReader.from_stream(stream).read_all()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self.place.unreadable(error) from error
 
     def append(self, rows: pa.Table, bounds: Bounds) -> None:
         """Commit one batch through this very object. Any exception leaves the outcome unknown."""

@@ -1,0 +1,1 @@
+"""Makes the pages of docs/reference that can be read off the system itself."""

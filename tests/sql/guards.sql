@@ -1,0 +1,105 @@
+-- Append-only, whoever asks: a superuser too, and also while triggers are off for everybody else's.
+begin;
+set local client_min_messages = warning;
+select plan(69);
+
+create role clerk login in role oml_writer;
+select oml_create_tenant('globex') as globex \gset
+select oml_grant('clerk', 'globex');
+select oml_register_event_type('invoice.exported');
+set session authorization clerk;
+select oml_append('invoice.exported', '{}');
+reset session authorization;
+insert into oml.lake_table (name, location) values ('silver.test', 'here');
+update oml.frontier set seq = seq + 5;
+create temporary table digest as
+select 'before' as moment, (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j) as journal;
+
+create temporary table attempt (table_name text, operation text, statement text);
+insert into attempt
+select t, o, format(
+  case o when 'UPDATE' then 'update oml.%1$I set %2$I = %2$I' when 'DELETE' then 'delete from oml.%1$I'
+    else 'truncate oml.%1$I cascade' end, t, c
+)
+from (values
+  ('journal', 'seq'), ('outbox', 'seq'), ('chain_head', 'chain_no'), ('tenant', 'name'), ('event_type', 'max_bytes')
+) as never_changed (t, c)
+cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
+insert into attempt
+select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
+from unnest(array['lake_table', 'setting', 'frontier']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+insert into attempt values ('membership', 'TRUNCATE', 'truncate oml.membership');
+
+select set_eq(
+  'select distinct table_name from attempt',
+  $$ select relname::text from pg_class where relnamespace = 'oml'::regnamespace and relkind in ('r', 'p') $$,
+  'no table is without a guard'
+);
+select is_empty(
+  format('select table_name from attempt a where not exists (select from oml.%I)', table_name),
+  format('%s has rows to guard', table_name)
+)
+from (select distinct table_name from attempt) t;
+
+select throws_ok(
+  statement, 'OM060', format('%s on oml.%s is refused: it is append-only', operation, table_name),
+  format('%s of %s is refused', operation, table_name)
+)
+from attempt;
+set session_replication_role = replica;
+select throws_ok(
+  statement, 'OM060', format('%s on oml.%s is refused: it is append-only', operation, table_name),
+  format('%s of %s is refused under session_replication_role = replica', operation, table_name)
+)
+from attempt;
+reset session_replication_role;
+
+-- Other ways to the same end.
+select throws_ok(statement, 'OM060', null, format('%s is refused', name))
+from (values
+  ('MERGE that deletes', 'merge into oml.journal j using oml.tenant t on t.tenant_id = j.tenant_id when matched then delete'),
+  ('MERGE that updates', 'merge into oml.outbox o using oml.tenant t on t.tenant_id = o.tenant_id when matched then update set seq = o.seq'),
+  ('an INSERT that turns into an UPDATE',
+    'insert into oml.journal select * from oml.journal on conflict (tenant_id, seq) do update set payload = ''{}'''),
+  ('a DELETE in a WITH clause', 'with gone as (delete from oml.journal returning *) select count(*) from gone'),
+  ('TRUNCATE of several tables at once', 'truncate oml.outbox, oml.journal'),
+  ('TRUNCATE that restarts numbers', 'truncate oml.outbox restart identity')
+) w (name, statement);
+select throws_ok(
+  'update only oml.journal set payload = ''{}'' where ctid = (select ctid from oml.journal limit 1)', 'OM060', null,
+  'one row found by its place is no exception'
+);
+
+-- The frontier.
+select throws_ok(
+  $$ update oml.frontier set seq = seq - 1 where name = 'lake' $$, 'OM061',
+  format('frontier ''lake'' may not go back from %s to %s', seq, seq - 1), 'the frontier does not go back'
+)
+from oml.frontier where name = 'lake';
+set session_replication_role = replica;
+select throws_ok(
+  $$ update oml.frontier set seq = 0 $$, 'OM061', null, 'nor under session_replication_role = replica'
+);
+reset session_replication_role;
+select lives_ok('update oml.frontier set seq = seq', 'it may stand');
+select lives_ok('update oml.frontier set seq = seq + 1', 'and advance');
+
+-- The outbox row hangs off the event in the same way.
+set session_replication_role = replica;
+set session authorization clerk;
+select is((oml_append('invoice.exported', '{}')).seq, 3::bigint, 'an append under session_replication_role = replica');
+reset session authorization;
+reset session_replication_role;
+select is(
+  (select array_agg(chain_seq order by seq) from oml.outbox where tenant_id = :'globex'), array[1, 2, 3]::bigint[],
+  'queues its outbox row too'
+);
+
+select is(
+  (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j where (tenant_id, seq) <> (:'globex', 3)),
+  (select journal from digest), 'no event has changed'
+);
+select ok((select ok from oml_verify_chain('globex')), 'and the chain verifies');
+
+select * from finish();
+rollback;

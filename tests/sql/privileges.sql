@@ -1,0 +1,108 @@
+-- Who may do what to which object, in full. What is not named here is refused.
+begin;
+select plan(7);
+
+-- Schemas.
+select results_eq(
+  $$ select a.grantee::regrole::text, string_agg(a.privilege_type, ',' order by a.privilege_type)
+     from pg_namespace n, aclexplode(n.nspacl) a where n.nspname = 'oml' and a.grantee <> n.nspowner group by 1 order by 1 $$,
+  $$ values ('oml_auditor', 'USAGE'), ('oml_daemon', 'USAGE'), ('oml_fleet', 'USAGE'), ('oml_kernel', 'USAGE'),
+       ('oml_operator', 'USAGE'), ('oml_owner', 'CREATE,USAGE'), ('oml_reviewer', 'USAGE'), ('oml_writer', 'USAGE') $$,
+  'schema oml: the roles may look in, oml_owner may make tables'
+);
+
+-- Tables and sequences, their owner aside.
+select set_eq(
+  $$ select c.relname::text, a.grantee::regrole::text, string_agg(a.privilege_type, ',' order by a.privilege_type)
+     from pg_class c, aclexplode(c.relacl) a
+     where c.relnamespace = 'oml'::regnamespace and a.grantee <> c.relowner group by 1, 2 $$,
+  $$ values
+    ('setting', 'oml_kernel', 'SELECT'), ('setting', 'oml_fleet', 'SELECT'),
+    ('tenant', 'oml_fleet', 'INSERT,SELECT'),
+    ('chain_head', 'oml_kernel', 'SELECT'), ('chain_head', 'oml_fleet', 'INSERT'),
+    ('membership', 'oml_kernel', 'SELECT'), ('membership', 'oml_fleet', 'DELETE,INSERT,SELECT,UPDATE'),
+    ('event_type', 'oml_kernel', 'SELECT'), ('event_type', 'oml_fleet', 'INSERT'),
+    ('journal', 'oml_kernel', 'INSERT,SELECT'), ('journal', 'oml_fleet', 'SELECT'),
+    ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
+    ('frontier', 'oml_fleet', 'SELECT'),
+    ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
+    ('outbox_seq', 'oml_kernel', 'USAGE'), ('chain_no', 'oml_fleet', 'USAGE') $$,
+  'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
+);
+select set_eq(
+  $$ select c.relname || '.' || t.attname, a.grantee::regrole::text, a.privilege_type
+     from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
+     where c.relnamespace = 'oml'::regnamespace $$,
+  $$ values
+    ('chain_head.chain_no', 'oml_kernel', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
+    ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
+    ('frontier.fenced_at', 'oml_fleet', 'UPDATE') $$,
+  'columns: the lock of a chain and the frontier'
+);
+select is_empty(
+  $$ select c.relname from pg_class c, aclexplode(c.relacl) a
+     where c.relnamespace = 'oml'::regnamespace and a.is_grantable and a.grantee <> c.relowner $$,
+  'no privilege on them may be granted on'
+);
+select is_empty(
+  $$ select defaclobjtype, defaclacl from pg_default_acl where defaclnamespace in (0, 'oml'::regnamespace)
+       and defaclrole in ('oml_owner'::regrole, 'oml_kernel'::regrole, 'oml_fleet'::regrole) $$,
+  'nothing is granted by default'
+);
+
+-- Policies.
+select set_eq(
+  $$ select tablename::text, roles::text, cmd, coalesce(qual, '-') as qual, coalesce(with_check, '-') as with_check
+     from pg_policies where schemaname = 'oml' $$,
+  format(
+    $$ values
+      ('setting', '{oml_owner}', 'ALL', 'true', 'true'), ('setting', '{oml_kernel}', 'SELECT', 'true', '-'),
+      ('setting', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('tenant', '{oml_owner}', 'INSERT', '-', 'true'), ('tenant', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('tenant', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('chain_head', '{oml_owner}', 'INSERT', '-', 'true'), ('chain_head', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('chain_head', '{oml_kernel}', 'SELECT', %1$L, '-'), ('chain_head', '{oml_kernel}', 'UPDATE', %1$L, %1$L),
+      ('membership', '{oml_kernel}', 'SELECT', '(login = SESSION_USER)', '-'), ('membership', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('event_type', '{oml_owner}', 'INSERT', '-', 'true'), ('event_type', '{oml_kernel}', 'SELECT', 'true', '-'),
+      ('event_type', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('journal', '{oml_kernel}', 'SELECT', %1$L, '-'), ('journal', '{oml_kernel}', 'INSERT', '-', %1$L),
+      ('journal', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('outbox', '{oml_kernel}', 'INSERT', '-', %1$L), ('outbox', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('frontier', '{oml_owner}', 'INSERT', '-', 'true'), ('frontier', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('frontier', '{oml_fleet}', 'UPDATE', 'true', 'true'),
+      ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true') $$,
+    '(tenant_id = (NULLIF(current_setting(''oml.tenant_id''::text, true), ''''::text))::uuid)'
+  ),
+  'policies: oml_kernel keeps to one tenant, oml_fleet sees all, and nobody else has any'
+);
+
+-- Functions, their owner aside.
+select set_eq(
+  $$ select p.proname::text, a.grantee::regrole::text, a.privilege_type
+     from pg_depend d
+     join pg_extension e on e.oid = d.refobjid and e.extname = 'oml' and d.refclassid = 'pg_extension'::regclass
+     join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass, aclexplode(p.proacl) a
+     where d.deptype = 'e' and a.grantee <> p.proowner $$,
+  $$ select name, grantee, 'EXECUTE' from (values
+    ('oml_append', '{oml_writer}'::text[]),
+    ('oml_create_tenant', '{oml_operator}'), ('oml_grant', '{oml_operator}'), ('oml_revoke', '{oml_operator}'),
+    ('oml_register_event_type', '{oml_operator}'),
+    ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),
+    ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
+    ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
+    ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
+    ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
+    ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_daemon}'), ('lake_fence', '{oml_daemon}'),
+    ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),
+    ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
+    ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'),
+    ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
+    ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_owner}'),
+    ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'),
+    ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')
+  ) f (name, grantees), unnest(grantees) grantee $$,
+  'functions: each group role calls its verbs, the owners call each other where they must'
+);
+
+select * from finish();
+rollback;

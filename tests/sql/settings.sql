@@ -1,0 +1,58 @@
+-- Settings of the deployment: few, checked, and the superuser's alone.
+begin;
+\ir shared/refused.sql
+select plan(68);
+
+-- OM022.
+select pg_temp.refused(
+  format('select oml_configure(%L, %L)', name, 'file:/x'), 'OM022', format('there is no setting %L to configure', name),
+  'Settings are signer, lake_url and fence_synchronous_commit.', format('%s cannot be configured', coalesce(name, 'nothing'))
+)
+from unnest(array['colour', 'SIGNER', '', null, 'deployment_id', 'deployment', 'signing_kid']) as name;
+
+-- OM023.
+select pg_temp.refused(
+  format('select oml_configure(%L, %L)', name, value), 'OM023', format('%L is no value for %s', value, name),
+  'signer: %lake_url: %fence_synchronous_commit: %', format('%s is no value for %s', coalesce(value, 'null'), name)
+)
+from (values
+  ('signer', null), ('signer', ''), ('signer', 'file:relative.key'), ('signer', '/etc/oml/signing.key'), ('signer', 'vault:key'),
+  ('lake_url', null), ('lake_url', '/srv/lake'), ('lake_url', 'file://host/lake'), ('lake_url', 'http://lake'),
+  ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON')
+) v (name, value);
+
+savepoint before;
+select lives_ok(format('select oml_configure(%L, %L)', name, value), format('%s may be %s', name, value))
+from (values
+  ('signer', 'file:/etc/oml/signing.key'), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'),
+  ('fence_synchronous_commit', 'local'), ('fence_synchronous_commit', 'remote_write'),
+  ('fence_synchronous_commit', 'on'), ('fence_synchronous_commit', 'remote_apply')
+) v (name, value);
+select results_eq(
+  $$ select name, value from oml.setting where name in ('signer', 'lake_url', 'fence_synchronous_commit') order by name $$,
+  $$ values ('fence_synchronous_commit', 'remote_apply'), ('lake_url', 's3://bucket/lake'), ('signer', 'file:/etc/oml/signing.key') $$,
+  'a setting holds its latest value'
+);
+
+-- A parameter of the session is no setting.
+rollback to before;
+create role clerk login in role oml_writer;
+select oml_create_tenant('globex') as globex \gset
+select oml_grant('clerk', 'globex');
+select oml_register_event_type('invoice.exported');
+set session authorization clerk;
+set oml.signer = 'file:/tmp/mine.key';
+set oml.signing_kid = '\x0000000000000000';
+set oml.deployment_id = '00000000-0000-0000-0000-000000000000';
+set oml.lake_url = 'file:///tmp/mine';
+select is((oml_append('invoice.exported', '{}')).seq, 2::bigint, 'a session may set what it likes under oml.');
+reset session authorization;
+select results_eq(
+  format('select kid from oml.journal where tenant_id = %L and seq = 2', :'globex'),
+  $$ select value::bytea from oml.setting where name = 'signing_kid' $$,
+  'and the deployment''s key signs all the same'
+);
+select ok((select ok from oml_verify_chain('globex')), 'for the same deployment');
+
+select * from finish();
+rollback;
