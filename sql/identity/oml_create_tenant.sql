@@ -9,7 +9,7 @@ declare
   tenant_id uuid := gen_random_uuid();
   created oml.receipt;
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_operator();
   if name is null or name !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then
     raise exception using
       errcode = 'OM005',

@@ -36,7 +36,7 @@ begin
       message = format('this database is encoded in %s, not UTF8', current_setting('server_encoding')),
       hint = 'Signed payloads are UTF-8. Create the database with encoding ''UTF8'' template template0.';
   end if;
-  root_key := oml.signer_public_key(signer);
+  root_key := oml.signer_public_key(coalesce(signer, ''));
   perform oml.attach();
 
   insert into oml.setting (name, value) values

@@ -14,7 +14,7 @@ declare
   tenant_id uuid;
   known constant text[] := array['append', 'submit', 'review', 'operate', 'audit'];
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_operator();
   select t.tenant_id into tenant_id from oml.tenant t where t.name = oml_grant.tenant;
   if not found then
     raise exception using
@@ -30,6 +30,11 @@ begin
     raise exception using
       errcode = 'OM008', message = format('%L are not permissions', permissions),
       hint = 'Any of append, submit, review, operate, audit.';
+  end if;
+  if octet_length(principal) not between 1 and 256 then
+    raise exception using
+      errcode = 'OM009', message = format('a principal of %s bytes', octet_length(principal)),
+      hint = 'A principal has 1 to 256 bytes; leave it out to take the login''s name.';
   end if;
   insert into oml.membership as m (login, tenant_id, tenant, principal, permissions)
   values (login, tenant_id, tenant, coalesce(principal, login::text), permissions)

@@ -13,7 +13,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_operator();
   if split_part(type, '.', 1) in ('key', 'tenant', 'membership', 'event-type', 'oml') then
     raise exception using
       errcode = 'OM015', message = format('event type %L lies in a namespace reserved for the deployment', type),

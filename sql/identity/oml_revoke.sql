@@ -8,7 +8,7 @@ as $$
 declare
   tenant_id uuid;
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_operator();
   delete from oml.membership m
   where m.login = oml_revoke.login and m.tenant = oml_revoke.tenant
   returning m.tenant_id into tenant_id;

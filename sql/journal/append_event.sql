@@ -25,7 +25,8 @@ create function oml.append_event(
   plaintext_digest bytea default null,
   ciphertext_digest bytea default null,
   dek_id uuid default null,
-  idempotency_key text default null
+  idempotency_key text default null,
+  request_digest bytea default null
 )
 returns oml.receipt
 language plpgsql
@@ -37,7 +38,6 @@ as $$
 declare
   chain record;
   head record;
-  request bytea;
   sealed oml.sealed;
   json_text text := payload::text;
 begin
@@ -62,17 +62,13 @@ begin
   end if;
 
   if idempotency_key is not null then
-    request := sha256(convert_to(jsonb_build_array(
-      type, schema_version, payload, operation, app_version, caused_by, invocation_id, entity_type,
-      entity_id, subject_id, artifact_id, artifact_version, plaintext_digest, ciphertext_digest
-    )::text, 'UTF8'));
     select j.tenant_id, j.seq, j.event_id, j.hash, j.request_digest into head
     from oml.journal j
     where j.tenant_id = append_event.tenant_id
       and j.principal = append_event.principal
       and j.idempotency_key = append_event.idempotency_key;
     if found then
-      if head.request_digest is distinct from request then
+      if head.request_digest is distinct from append_event.request_digest then
         raise exception using
           errcode = 'OM014',
           message = format('idempotency key %L was used for another request (seq %s)', append_event.idempotency_key, head.seq),
@@ -121,7 +117,8 @@ begin
     append_event.invocation_id, append_event.entity_type, append_event.entity_id,
     append_event.subject_id, append_event.pii_class, append_event.artifact_id,
     append_event.artifact_version, append_event.plaintext_digest, append_event.ciphertext_digest,
-    append_event.dek_id, append_event.payload, sealed.envelope, append_event.idempotency_key, request
+    append_event.dek_id, append_event.payload, sealed.envelope, append_event.idempotency_key,
+    append_event.request_digest
   )
   on conflict on constraint journal_pkey do nothing;
   if not found then

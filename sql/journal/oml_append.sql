@@ -20,6 +20,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   caller record;
+  request_digest bytea;
 begin
   -- RLS shows a session its own memberships only, so a stranger's tenant looks like no tenant.
   select m.tenant_id, m.principal, count(*) over () as tenants, e.*
@@ -57,10 +58,19 @@ begin
       hint = 'operation, app_version, invocation_id, entity_*, subject_id and idempotency_key are short names; content belongs in the payload.';
   end if;
 
+  -- The request as it was made: a retry is the same call, whatever the catalogue says by then.
+  if idempotency_key is not null then
+    request_digest := sha256(convert_to(jsonb_build_array(
+      type, schema_version, payload, operation, app_version, caused_by, invocation_id, entity_type,
+      entity_id, subject_id
+    )::text, 'UTF8'));
+  end if;
+
   return oml.append_event(
     caller.tenant_id, type, caller.schema_version, payload, caller.pii_class, caller.principal,
     'membership:append', null, operation, app_version, caused_by, invocation_id, entity_type,
-    entity_id, subject_id, idempotency_key => oml_append.idempotency_key
+    entity_id, subject_id, idempotency_key => oml_append.idempotency_key,
+    request_digest => request_digest
   );
 end
 $$;

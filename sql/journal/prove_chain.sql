@@ -11,7 +11,6 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $python$
 import sys
-import uuid
 
 plpy.execute('select oml.load_core()')
 chain = sys.modules['_oml_core'].chain
@@ -29,7 +28,7 @@ def prove(subject, chain_id):
     subject.expect_head(plpy.execute(known, [chain_id])[0]['seq'] or 0, 'the outbox')
     return subject.verdict()
 
-provider = chain.Provider(uuid.UUID(provider_id).bytes)
+provider = chain.Provider(chain.uuid.UUID(provider_id).bytes)
 verdict = prove(provider, provider_id)
 if verdict.ok and tenant_id != provider_id:
     created = [t for t in provider.tenants if t.name == tenant]

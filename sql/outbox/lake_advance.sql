@@ -8,6 +8,12 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform oml.require_provider('operate');
+  if upto > (select coalesce(max(o.seq), 0) from oml.outbox o) then
+    raise exception using
+      errcode = 'OM064',
+      message = format('the frontier may not go to %s, past the end of the outbox', upto),
+      hint = 'Rows that come later would be taken for drained.';
+  end if;
   update oml.frontier f
   set seq = upto, advanced_at = clock_timestamp()
   where f.name = 'lake' and f.seq < upto;

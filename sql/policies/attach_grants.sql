@@ -6,9 +6,25 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  stray record;
 begin
-  revoke all on all tables in schema oml from public, oml_kernel, oml_fleet;
-  revoke all on all sequences in schema oml from public, oml_kernel, oml_fleet;
+  for stray in
+    select distinct c.relname, c.relkind, coalesce(quote_ident(r.rolname), 'public') as grantee
+    from pg_class c
+    cross join lateral (
+      select e.grantee from aclexplode(c.relacl) e
+      union
+      select e.grantee from pg_attribute t cross join lateral aclexplode(t.attacl) e where t.attrelid = c.oid
+    ) a
+    left join pg_roles r on r.oid = a.grantee
+    where c.relnamespace = 'oml'::regnamespace and a.grantee <> c.relowner
+  loop
+    execute format(
+      'revoke all on %s oml.%I from %s cascade',
+      case stray.relkind when 'S' then 'sequence' else 'table' end, stray.relname, stray.grantee
+    );
+  end loop;
 
   grant select on oml.setting, oml.membership, oml.event_type to oml_kernel;
   grant select, insert on oml.journal to oml_kernel;

@@ -10,6 +10,14 @@ declare
   this_tenant constant text := 'tenant_id = nullif(current_setting(''oml.tenant_id'', true), '''')::uuid';
   policy record;
 begin
+  -- What is not declared here is not ours and may open what we close.
+  for policy in
+    select p.polname as name, c.relname as table_name
+    from pg_policy p join pg_class c on c.oid = p.polrelid
+    where c.relnamespace = 'oml'::regnamespace
+  loop
+    execute format('drop policy %I on oml.%I', policy.name, policy.table_name);
+  end loop;
   for policy in
     select * from (values
       ('setting', 'owner_all', 'all', 'oml_owner', 'true'),
@@ -39,7 +47,6 @@ begin
       ('lake_table', 'fleet_insert', 'insert', 'oml_fleet', 'true')
     ) as p (table_name, name, command, role_name, condition)
   loop
-    execute format('drop policy if exists %I on oml.%I', policy.name, policy.table_name);
     execute format(
       'create policy %I on oml.%I for %s to %I %s',
       policy.name, policy.table_name, policy.command, policy.role_name,

@@ -8,6 +8,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if current_setting('transaction_read_only')::bool then
+    perform oml.refuse_read_only();
+  end if;
   if name is null or name not in ('signer', 'lake_url', 'fence_synchronous_commit') then
     raise exception using
       errcode = 'OM022', message = format('there is no setting %L to configure', name),

@@ -1,7 +1,7 @@
 -- The event catalogue: versions are added, never changed, and the provider chain tells when.
 begin;
 \ir shared/refused.sql
-select plan(89);
+select plan(92);
 
 create role operator login in role oml_operator;
 select oml_grant('operator', 'provider', '{operate}');
@@ -71,6 +71,7 @@ from (
     ('a limit over 1 MiB', 'invoice.paid', ', max_bytes => 1048577', 'check', 'max_bytes'),
     ('no limit', 'invoice.paid', ', max_bytes => null', 'null', 'max_bytes'),
     ('no list of keys', 'invoice.paid', ', required_keys => null', 'null', 'required_keys'),
+    ('a key that is null', 'invoice.paid', ', required_keys => ''{a,NULL}''', 'check', 'required_keys'),
     ('an empty class', 'invoice.paid', ', pii_class => ''''', 'check', 'pii_class'),
     ('no description', 'invoice.paid', ', description => null', 'null', 'description')
   ) as c (name, type, more, violated, subject)

@@ -2,7 +2,7 @@
 begin;
 set local client_min_messages = warning;
 \ir shared/refused.sql
-select plan(37);
+select plan(39);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
@@ -109,9 +109,17 @@ grant select, update on oml.journal to public;
 grant delete on oml.journal to oml_kernel;
 grant update (payload) on oml.journal to oml_kernel;
 revoke select on oml.membership from oml_kernel;
+create policy stray on oml.journal for select to clerk using (true);
+grant select (payload) on oml.journal to clerk;
+grant select on oml.journal to oml_auditor;
+grant usage on sequence oml.outbox_seq to clerk;
 select set_ne('select pg_temp.shape()', 'select line from shape', 'whatever is taken away, altered or granted');
 select oml_attach();
 select set_eq('select pg_temp.shape()', 'select line from shape', 'oml_attach() sets right');
+set session authorization clerk;
+select throws_ok('select payload from oml.journal', '42501', null, 'nothing that was opened stays open');
+select throws_ok($$ select nextval('oml.outbox_seq') $$, '42501', null, 'not the outbox sequence either');
+reset session authorization;
 
 -- Whoever drops the schema itself has asked for it.
 drop extension oml cascade;

@@ -1,7 +1,7 @@
 -- What the lake writer asks the database: where a batch may end, what is in it, and how far the lake has come.
 begin;
 \ir shared/refused.sql
-select plan(44);
+select plan(47);
 
 create role clerk login in role oml_writer;
 create role drainer login in role oml_daemon;
@@ -101,6 +101,11 @@ select lives_ok(format('select oml.lake_advance(%s)', :'start'::bigint + 2), 'a 
 select results_eq(
   'select frontier, outbox_max from oml.lake_state()', format('values (%s::bigint, %s::bigint)', :'start'::bigint + 4, :'start'::bigint + 6),
   'does not move it back'
+);
+select pg_temp.refused(
+  format('select oml.lake_advance(%s)', :'start'::bigint + 7), 'OM064',
+  format('the frontier may not go to %s, past the end of the outbox', :'start'::bigint + 7), 'Rows that come later%',
+  'a frontier past the outbox'
 );
 reset session authorization;
 select results_eq(

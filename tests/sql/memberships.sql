@@ -1,7 +1,7 @@
 -- Memberships: granted and revoked in the open, and in force at once.
 begin;
 \ir shared/refused.sql
-select plan(50);
+select plan(71);
 
 create role operator login in role oml_operator;
 create role clerk login in role oml_writer;
@@ -110,7 +110,22 @@ select pg_temp.refused(
   $$ select oml_grant('clerk', 'globex', null) $$, 'OM008', 'NULL are not permissions',
   'Any of append, submit, review, operate, audit.', 'no permissions are none'
 );
+-- OM009.
+select pg_temp.refused(
+  format('select oml_grant(%L, %L, principal => %L)', 'clerk', 'globex', repeat('x', length)), 'OM009',
+  format('a principal of %s bytes', length), 'A principal has 1 to 256 bytes;%', format('a principal of %s bytes is refused', length)
+)
+from unnest(array[0, 257]) as length;
 reset session authorization;
+-- OM051: every verb that changes something.
+select pg_temp.refused(
+  format($$ do $do$ begin set local transaction_read_only = on; perform %s; end $do$ $$, call), 'OM051',
+  'the transaction is read-only: nothing can be appended in it', 'Begin it READ WRITE%', format('%s in a read-only transaction', call)
+)
+from unnest(array[
+  'oml_create_tenant(''umbrella'')', 'oml_grant(''clerk'', ''globex'')', 'oml_revoke(''clerk'', ''globex'')',
+  'oml_register_event_type(''invoice.lost'')', 'oml_configure(''lake_url'', ''file:///elsewhere'')'
+]) as call;
 
 select ok((select ok from oml_verify_chain('provider')), 'the provider chain verifies');
 

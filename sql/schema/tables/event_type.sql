@@ -8,6 +8,7 @@ create table if not exists oml.event_type (
   description text not null default '',
   constraint event_type_pkey primary key (type, schema_version),
   constraint event_type_type_check check (type ~ '^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$' and octet_length(type) <= 128),
+  constraint event_type_required_keys_check check (array_position(required_keys, null) is null),
   constraint event_type_schema_version_check check (schema_version > 0),
   constraint event_type_max_bytes_check check (max_bytes between 2 and 1048576),
   constraint event_type_pii_class_check check (octet_length(pii_class) between 1 and 64)

@@ -44,6 +44,8 @@ def served_with(cluster: Cluster, environment: dict[str, str]) -> Iterator[None]
             stderr=log,
         )
     try:
+        while cluster.pid() is None:
+            assert server.poll() is None, cluster.log_file.read_text()
         cluster.start()  # waits until it is ready
         assert cluster.pid() == server.pid
         yield

@@ -15,6 +15,10 @@ _BEGIN = "-----BEGIN PRIVATE KEY-----"
 _END = "-----END PRIVATE KEY-----"
 _MAX_FILE_BYTES = 4096
 
+# Bound when the module loads: see cose.
+_sha256 = hashlib.sha256
+_seed_keypair = bindings.crypto_sign_seed_keypair
+
 
 class KeyFileError(Exception):
     """A signing key cannot be used. Carries an SQLSTATE of class OM and a hint."""
@@ -36,12 +40,12 @@ class SigningKey(NamedTuple):
 
 def kid(public_key: bytes) -> bytes:
     """Return the key id: the first 8 bytes of the public key's SHA-256."""
-    return hashlib.sha256(public_key).digest()[:8]
+    return _sha256(public_key).digest()[:8]
 
 
 def from_seed(seed: bytes) -> SigningKey:
     """Derive the key pair from its 32-byte seed (RFC 8032, 5.1.5)."""
-    public_key, secret_key = bindings.crypto_sign_seed_keypair(seed)
+    public_key, secret_key = _seed_keypair(seed)
     return SigningKey(secret_key, public_key, kid(public_key))
 
 

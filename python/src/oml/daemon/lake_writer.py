@@ -48,18 +48,26 @@ class LakeWriterRole:
         self.stop.wait(seconds)
 
     def _session(self) -> None:
+        """Serve one connection. Only one that never worked counts as a failed attempt."""
         if self.stop.is_set():
             return
-        with Source(self.dsn) as source:
-            log.info("connected")
-            writer = LakeWriter(source, self.settings)
-            while not self.stop.is_set():
-                self._drain(writer)
-                self.stop.wait(self.settings.poll_interval_s)
+        worked = False
+        try:
+            with Source(self.dsn) as source:
+                log.info("connected")
+                writer = LakeWriter(source, self.settings)
+                while not self.stop.is_set():
+                    self._drain(writer)
+                    worked = True
+                    self.stop.wait(self.settings.poll_interval_s)
+        except DatabaseError as error:
+            if not (worked and _passing(error)):
+                raise
+            log.warning("connection lost: %s", error.message)
 
     def _drain(self, writer: LakeWriter) -> None:
         try:
-            report = writer.drain()
+            report = writer.drain(stop=self.stop.is_set)
         except LakeError as error:
             if not error.retryable:
                 raise

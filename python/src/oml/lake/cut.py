@@ -25,7 +25,7 @@ class Cut:
 
 
 def cut(source: Source, frontier: int, synchronous_commit: str, timeout_s: float) -> Cut:
-    """Find a limit E and make it safe, waiting at most ``timeout_s`` seconds.
+    """Find a limit E and make it safe, waiting at most ``timeout_s`` seconds in steps 2 and 3 each.
 
     1. Read E, the highest seq visible, in a transaction of its own.
     2. Whoever drew a seq up to E holds the outbox's lock and an xid, or has ended. Wait for those.
@@ -45,7 +45,8 @@ def cut(source: Source, frontier: int, synchronous_commit: str, timeout_s: float
         pause = min(2 * pause, _LONGEST_PAUSE_S)
         holders = source.cut_holders(h.xid for h in holders)
     failpoint("cut.holders-ended")
-    while not source.fence(limit, synchronous_commit):
+    deadline = time.monotonic() + timeout_s
+    while not source.fence(limit, synchronous_commit, deadline - time.monotonic()):
         if time.monotonic() >= deadline:
             return Cut(None, (), f"the fence was not made durable: {'; '.join(source.warnings)}")
     failpoint("cut.fenced")

@@ -4,7 +4,9 @@ Small questions go through psycopg; rows come as Arrow through ADBC, without a P
 Both connections act as one login that holds ``operate`` on the provider.
 """
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -102,21 +104,46 @@ class Source:
             for row in self._rows("select * from oml.lake_cut_holders(%s::bigint[])", wanted)
         ]
 
-    def fence(self, limit: int, synchronous_commit: str) -> bool:
+    def fence(self, limit: int, synchronous_commit: str, timeout_s: float) -> bool:
         """Commit a row behind everything up to ``limit`` (fence, step 3).
 
-        False when the server warned at the commit: the wait for its durability was cut short.
+        False when it is not known to be durable: the wait for that was cut short, by others or by
+        us after ``timeout_s`` seconds. ``warnings`` then says what the server said.
         """
         self.warnings.clear()
         try:
-            with self.connection.transaction():
+            with self._cancelled_after(timeout_s), self.connection.transaction():
                 self.connection.execute(
                     "select set_config('synchronous_commit', %s, true)", (synchronous_commit,)
                 )
                 self.connection.execute("select oml.lake_fence(%s)", (limit,))
+        except psycopg.errors.QueryCanceled as error:
+            self.warnings.append(error.diag.message_primary or "")
         except psycopg.Error as error:
             raise from_postgres(error) from None
         return not self.warnings
+
+    @contextmanager
+    def _cancelled_after(self, seconds: float) -> Iterator[None]:
+        """Cancel what the connection does inside, once the time is up; nothing that follows."""
+        inside = threading.Lock()
+        running = True
+
+        def cancel() -> None:
+            with inside:
+                if running:
+                    with suppress(psycopg.Error):
+                        self.connection.cancel_safe()
+
+        timer = threading.Timer(max(seconds, 0), cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            with inside:
+                running = False
+            timer.cancel()
 
     def batch_end(self, after: int, limit: int, max_rows: int, max_bytes: int) -> int | None:
         """Return the last seq of the batch that starts after ``after``; None when there is none."""

@@ -5,6 +5,7 @@ commit whose snapshot lacks a rival's commit with the same application id, so a 
 fails ours. A fresh load between check and commit would take that away.
 """
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ APP_ID = "oml-lakewriter"
 _FRONTIER_ID = f"{APP_ID}/frontier"
 _END_ID = f"{APP_ID}/batch_end"
 _CHECKPOINT_EVERY = "50"
+_LONGEST_REASON = 400
 
 
 class LakeError(OmlError):
@@ -74,10 +76,13 @@ class Place:
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise self.unreadable(error) from error
+            raise LakeError(
+                f"{self.table.name} cannot be read at {self.url}: {_said(error)}",
+                "Its log is damaged: restore it from a copy.",
+            ) from error
         except OSError as error:
             raise LakeUnavailable(
-                f"{self.table.name} cannot be reached at {self.url}: {error}",
+                f"{self.table.name} cannot be reached at {self.url}: {_said(error)}",
                 "Check the lake's URL, its storage options and that its store runs.",
             ) from error
         opened = OpenTable(self, delta)
@@ -106,7 +111,7 @@ class Place:
             opened = self.open()
             if opened is None:
                 raise LakeUnavailable(
-                    f"{self.table.name} cannot be created at {self.url}: {error}",
+                    f"{self.table.name} cannot be created at {self.url}: {_said(error)}",
                     "Check the lake's URL and that its store can be written to.",
                 ) from error
             return opened
@@ -115,13 +120,6 @@ class Place:
         if opened is None:
             raise LakeError(f"{self.table.name} vanished from {self.url} as it was created")
         return opened
-
-    def unreadable(self, error: Exception) -> LakeError:
-        """Return the error to raise when what the store holds cannot be read."""
-        return LakeError(
-            f"{self.table.name} cannot be read at {self.url}: {error}",
-            "Its files are damaged or gone: restore them, or build the table anew.",
-        )
 
 
 class OpenTable:
@@ -163,17 +161,30 @@ class OpenTable:
         end = self.delta.transaction_version(_END_ID)
         return None if frontier is None or end is None else Bounds(frontier, end)
 
+    def refresh(self) -> None:
+        """Load what was committed since, for one who only reads."""
+        try:
+            self.delta.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise self._unreachable(error) from error
+
     def scan(self, columns: list[str], predicate: str | None = None) -> pa.Table:
         """Read these columns of the rows that match a DataFusion SQL predicate, in no order.
 
         A predicate is made of numbers and names of ours alone: it is not quoted here. Raises
-        LakeError when a file of the table is damaged or gone.
+        LakeUnavailable when a file of the table is damaged, gone or out of reach.
         """
         try:
             stream = self.delta.scan(columns=columns, predicate=predicate)
             return pa.RecordBatchReader.from_stream(stream).read_all()
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise self.place.unreadable(error) from error
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> LakeUnavailable:
+        return LakeUnavailable(
+            f"{self.place.table.name} cannot be read at {self.place.url}: {_said(error)}",
+            "The store does not answer, or files of the table are damaged or gone.",
+        )
 
     def append(self, rows: pa.Table, bounds: Bounds) -> None:
         """Commit one batch through this very object. Any exception leaves the outcome unknown."""
@@ -190,3 +201,9 @@ class OpenTable:
                 ]
             ),
         )
+
+
+def _said(error: Exception) -> str:
+    """Return what a library said, on one line: without its colours, arrows and backtrace."""
+    text = re.sub(r"\x1b\[\d*m|↳", "", str(error)).split("   0: ")[0]
+    return " ".join(text.split())[:_LONGEST_REASON]

@@ -52,13 +52,19 @@ class LakeWriter:
         self.settings = settings
         self.tables = tables
         self._places: dict[str, Place] = {}
+        self._unmade: dict[str, Place] = {}
         self._checked = False
 
-    def drain(self, progress: Callable[[int, int], None] | None = None) -> Drained:
+    def drain(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Drained:
         """Bring the lake up to a fresh cut.
 
-        ``progress`` is told (outbox seq reached, outbox seq to reach) after each batch. Raises
-        LakeError when lake and outbox contradict each other, DatabaseError when the database does.
+        ``progress`` is told (outbox seq reached, outbox seq to reach) after each batch; after one
+        for which ``stop`` says so, the rest is left to the next drain. Raises LakeError when lake
+        and outbox contradict each other, DatabaseError when the database does.
         """
         state = self.source.state()
         report = Drained(state.frontier, state.frontier, state.outbox_max)
@@ -66,14 +72,20 @@ class LakeWriter:
             return report
         while True:
             try:
-                self._drain(report, progress)
+                self._drain(report, progress, stop)
                 return report
             except Overtaken:
                 continue
 
-    def _drain(self, report: Drained, progress: Callable[[int, int], None] | None) -> None:
+    def _drain(
+        self,
+        report: Drained,
+        progress: Callable[[int, int], None] | None,
+        stop: Callable[[], bool],
+    ) -> None:
         state = self.source.state()
         self._find_tables(state)
+        self._make_tables()
         reached = self._recover(report)
         made: Cut = cut(
             self.source, reached, state.fence_synchronous_commit, self.settings.cut_timeout_s
@@ -94,6 +106,8 @@ class LakeWriter:
             report.batches += 1
             if progress is not None:
                 progress(reached, made.limit)
+            if stop():
+                return
 
     def _batch_end(self, after: int, limit: int) -> int | None:
         return self.source.batch_end(
@@ -101,8 +115,13 @@ class LakeWriter:
         )
 
     def open(self, table: LakeTable) -> OpenTable:
-        """Load a table for reading. Raises LakeError when it is not where it was recorded."""
+        """Load a table for reading. Raises LakeError when it is not made or not where recorded."""
         self._find_tables(self.source.state())
+        if table.name in self._unmade:
+            raise LakeError(
+                f"{table.name} is not made yet: nothing was drained",
+                "The first drain makes it: oml lake drain --once, or oml serve.",
+            )
         return self._open(table)
 
     def status(self) -> dict[str, Any]:
@@ -113,7 +132,10 @@ class LakeWriter:
             "frontier": state.frontier,
             "outbox_max": state.outbox_max,
             "behind": state.outbox_max - state.frontier,
-            "tables": {table.name: self._open(table).cursor for table in self.tables},
+            "tables": {
+                table.name: None if table.name in self._unmade else self._open(table).cursor
+                for table in self.tables
+            },
             "holders": [str(holder) for holder in self.source.cut_holders()],
         }
 
@@ -138,10 +160,15 @@ class LakeWriter:
                 self.settings.lake_storage_options,
             )
             self._places[table.name] = place
-            if table.name not in recorded:
-                place.open() or place.create()
-                self.source.record_table(table.name, generation, location)
-                failpoint("table.recorded")
+        self._unmade = {name: self._places[name] for name in self._places if name not in recorded}
+
+    def _make_tables(self) -> None:
+        """Make what oml.lake_table does not name yet. Only a drain does: readers write nothing."""
+        for place in self._unmade.values():
+            place.open() or place.create()
+            self.source.record_table(place.table.name, place.generation, place.table.location)
+            failpoint("table.recorded")
+        self._unmade = {}
 
     def _open(self, table: LakeTable) -> OpenTable:
         place = self._places[table.name]
@@ -173,7 +200,11 @@ class LakeWriter:
             while cursor < reached:
                 end = self._recovery_end(cursor, reached, state.frontier, recorded)
                 if end is None:
-                    break
+                    raise LakeError(
+                        f"{table.name} stands at {cursor}, the lake at {reached}, and the outbox "
+                        "has lost the rows between",
+                        _FORK_HINT,
+                    )
                 report.recovered_rows += self._apply(table, Bounds(cursor, end))
                 cursor = end
         if reached > state.frontier:

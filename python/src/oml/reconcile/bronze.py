@@ -66,9 +66,12 @@ class BronzeJudge:
         """Yield every difference up to where the lake stands.
 
         ``progress`` is told the outbox seq reached. Rows past the frontier and the table's own
-        version are not due yet. Raises DatabaseError when the journal cannot be read.
+        version are not due yet. Raises DatabaseError when the journal cannot be read, LakeError
+        when the table cannot.
         """
-        upto = max(self.source.state().frontier, self.opened.cursor)
+        frontier = self.source.state().frontier
+        self.opened.refresh()  # Only now: what is due must not be newer than what is looked at.
+        upto = max(frontier, self.opened.cursor)
         after = 0
         while (end := self.source.batch_end(after, upto, _RANGE_ROWS, _RANGE_BYTES)) is not None:
             yield from self._compare(after, end)
