@@ -28,7 +28,7 @@ from oml.cli.output import print_table, progress
 from oml.dev import account, record
 from oml.dev import up as dev
 from oml.dev.up import DevSystem
-from oml.errors import OmlError, SetupError, from_postgres
+from oml.errors import EXIT_FINDINGS, OmlError, SetupError, from_postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "demo-data"
@@ -57,10 +57,10 @@ def main() -> int:
         try:
             demonstrate(source, system)
         finally:
-            if os.environ.get("CI"):
-                dev.down(directory)
-                print("stopped the server, because CI is set")
+            leave(system)
         return 0
+    except KeyboardInterrupt:
+        return 130
     except OmlError as error:
         return complain(error)
     except psycopg.Error as error:
@@ -114,7 +114,7 @@ def demonstrate(source: Input, system: DevSystem) -> None:
         judged = run_json(system.dsn, "reconcile")
         expect(judged["ok"], f"oml reconcile found {judged['findings']}")
     query(source, delta)
-    report(source, system, counts, verified, killed, recovered)
+    report(source, counts, verified, killed, recovered)
 
 
 def prepare(application: Connection, source: Input) -> None:
@@ -250,13 +250,12 @@ def query(source: Input, delta: pl.LazyFrame) -> None:
 
 def report(
     source: Input,
-    system: DevSystem,
     counts: dict[str, tuple[int, int]],
     verified: dict[str, int],
     killed: dict[str, Any],
     recovered: dict[str, Any],
 ) -> None:
-    """Print what happened, and where to look on."""
+    """Print what happened."""
     rows = [
         (tenant, in_journal, verified[tenant], in_delta)
         for tenant, (in_journal, in_delta) in counts.items()
@@ -270,14 +269,19 @@ def report(
     if source.truncated:
         lines += [f"only the first {len(source.events)} lines of {source.path} were read"]
     print("\n".join(lines))
-    if not os.environ.get("CI"):
-        directory = Path(system.dir)
-        shown = (
-            directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
-        )
-        print(f'\nexplore:  psql "{system.dsn}"')
-        print(f'          .venv/bin/oml verify --dsn "{system.dsn}"')
-        print(f"stop:     .venv/bin/oml dev down --dir {shown}")
+
+
+def leave(system: DevSystem) -> None:
+    """Say how to explore the system and to stop it; in CI, stop it."""
+    directory = Path(system.dir)
+    if os.environ.get("CI"):
+        dev.down(directory)
+        print("stopped the server, because CI is set")
+        return
+    shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
+    print(f'\nexplore:  psql "{system.dsn}"')
+    print(f'          .venv/bin/oml verify --dsn "{system.dsn}"')
+    print(f"stop:     .venv/bin/oml dev down --dir {shown}")
 
 
 def free_directory() -> Path:
@@ -315,7 +319,7 @@ def environment() -> dict[str, str]:
 def expect(holds: bool, otherwise: str) -> None:
     """Raise DemoError unless it holds."""
     if not holds:
-        raise DemoError(otherwise, "This is a fault of OML: please report it.")
+        raise DemoError(otherwise, "This is a fault of OML: please report it.", EXIT_FINDINGS)
 
 
 def say(text: str) -> None:

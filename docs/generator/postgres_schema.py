@@ -113,9 +113,9 @@ def build(connection: Connection[TupleRow]) -> str:
     internal = [f for f in functions if not f[1].startswith("oml_")]
     return page(
         "PostgreSQL schema",
-        "Tables live in schema `oml` and are made by `oml_genesis`. Public functions go into the"
-        " schema named at `CREATE EXTENSION` (by default `public`). Row-level security is enabled"
-        " and forced on every table, and every trigger is `ENABLE ALWAYS`.",
+        "Tables live in schema `oml` and are made by `oml_genesis`. Public functions are made in"
+        " the schema that `CREATE EXTENSION` was given, `public` if none. Row-level security is"
+        " enabled and forced on every table, and every trigger is `ENABLE ALWAYS`.",
         "## Public functions",
         *(_public(function) for function in public),
         "## Functions for the daemon and for auditors",

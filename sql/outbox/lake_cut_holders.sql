@@ -1,7 +1,8 @@
 -- Fence, step 2: who may have drawn a number up to the limit and has not ended. Whoever drew took
 -- the table's lock and an xid before, and keeps both to its end, also across PREPARE TRANSACTION
 -- (which keeps the virtual xid). One materialized scan: between two, a holder could change.
--- Given xids, only those of them that still run.
+-- Given xids, only those of them that still run. Subtransactions are listed under xids of their own;
+-- pg_prepared_xacts knows the topmost alone.
 create function oml.lake_cut_holders(xids bigint[] default null)
 returns table (xid bigint, pid int, gid text)
 language plpgsql
@@ -20,7 +21,8 @@ begin
   )
   select distinct x.transactionid::text::bigint, x.pid, p.gid
   from locks x
-  left join pg_prepared_xacts p on p.transaction = x.transactionid
+  left join (locks t join pg_prepared_xacts p on p.transaction = t.transactionid)
+    on t.locktype = 'transactionid' and t.virtualtransaction = x.virtualtransaction
   where x.locktype = 'transactionid' and x.mode = 'ExclusiveLock'
     and case when xids is null then exists (
       select from locks l

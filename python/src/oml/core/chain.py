@@ -39,7 +39,7 @@ class Fault(StrEnum):
     TAIL_MISSING = "tail-missing"
     """The outbox knows later events of the chain than the journal holds."""
     CHAIN_MISSING = "chain-missing"
-    """The chain has no events at all, not even its genesis."""
+    """The chain has no events, not even its genesis, or its row in oml.tenant is gone."""
 
 
 class Finding(NamedTuple):

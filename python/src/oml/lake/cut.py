@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from oml.lake.failpoint import failpoint
-from oml.lake.source import Holder, Source
+from oml.lake.source import Holder, Source, by_transaction
 
 _FIRST_PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.25
@@ -40,7 +40,8 @@ def cut(source: Source, frontier: int, synchronous_commit: str, timeout_s: float
     pause = _FIRST_PAUSE_S
     while holders:
         if time.monotonic() >= deadline:
-            return Cut(None, tuple(holders), "open transactions have drawn outbox numbers")
+            reason = "open transactions have drawn outbox numbers"
+            return Cut(None, tuple(by_transaction(holders)), reason)
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
         holders = source.cut_holders(h.xid for h in holders)

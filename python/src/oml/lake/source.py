@@ -46,6 +46,14 @@ class Holder:
         return f"{who} (xid {self.xid})"
 
 
+def by_transaction(holders: Iterable[Holder]) -> list[Holder]:
+    """Return one holder a transaction, under its lowest xid: subtransactions have their own."""
+    first: dict[tuple[int | None, str | None], Holder] = {}
+    for holder in sorted(holders, key=lambda h: h.xid):
+        first.setdefault((holder.pid, holder.gid), holder)
+    return list(first.values())
+
+
 class Source:
     """The database side of the lake. Use as a context manager; raises DatabaseError throughout."""
 

@@ -13,7 +13,7 @@ from oml.errors import UsageError
 from oml.lake.cut import Cut, cut
 from oml.lake.failpoint import failpoint
 from oml.lake.schema import TABLES, LakeTable
-from oml.lake.source import Source, State
+from oml.lake.source import Source, State, by_transaction
 from oml.lake.table import Bounds, LakeError, LakeUnavailable, OpenTable, Overtaken, Place
 from oml.settings import Settings
 
@@ -136,7 +136,7 @@ class LakeWriter:
                 table.name: None if table.name in self._unmade else self._open(table).cursor
                 for table in self.tables
             },
-            "holders": [str(holder) for holder in self.source.cut_holders()],
+            "holders": [str(holder) for holder in by_transaction(self.source.cut_holders())],
         }
 
     # -- tables ------------------------------------------------------------------------------
