@@ -1,6 +1,7 @@
--- What the outbox says each chain had reached: a tail cut off the journal alone shows here.
+-- What oml.tenant and the outbox say of each chain: a tail cut off the journal alone shows here, and a
+-- tenant whose row is gone or carries another's name.
 create function oml.known_heads()
-returns table (tenant_id text, chain_seq bigint)
+returns table (tenant_id text, name text, chain_seq bigint)
 language plpgsql
 volatile
 security definer
@@ -9,8 +10,12 @@ as $$
 begin
   perform oml.require_provider('audit', 'operate');
   return query
-  select o.tenant_id::text, max(o.chain_seq) from oml.outbox o group by o.tenant_id;
+  select coalesce(t.tenant_id, o.tenant_id)::text, t.name, coalesce(o.chain_seq, 0)
+  from oml.tenant t
+  full join (
+    select b.tenant_id, max(b.chain_seq) as chain_seq from oml.outbox b group by b.tenant_id
+  ) o on o.tenant_id = t.tenant_id;
 end
 $$;
 comment on function oml.known_heads()
-  is 'Highest chain seq of each tenant, as the outbox knows it. Needs audit or operate on the provider.';
+  is 'Name and highest chain seq of each tenant, as oml.tenant and the outbox know them. Needs audit or operate on the provider.';

@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  perform oml.require_provider('operate');
+  perform oml.require_provider('operate', 'audit');
   return query
   with locks as materialized (
     select l.locktype, l.database, l.relation, l.transactionid, l.virtualtransaction, l.pid, l.mode
@@ -34,4 +34,4 @@ begin
 end
 $$;
 comment on function oml.lake_cut_holders(bigint[])
-  is 'Transactions that may hold an undecided outbox seq, or which of the given xids still run. Needs operate on the provider.';
+  is 'Transactions that may hold an undecided outbox seq, or which of the given xids still run. Needs operate or audit on the provider.';

@@ -84,7 +84,9 @@ def findings(system: System) -> list[Finding]:
         return list(BronzeJudge(writer.source, writer.open(BRONZE_EVENTS)).findings())
 
 
-def delta(system: System, table: LakeTable = BRONZE_EVENTS, version: int | None = None) -> DeltaTable:
+def delta(
+    system: System, table: LakeTable = BRONZE_EVENTS, version: int | None = None
+) -> DeltaTable:
     """Load the Delta table from its first place, past the writer and its checks."""
     return DeltaTable(f"{system.lake_url}/{table.location}", version=version)
 

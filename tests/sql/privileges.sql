@@ -92,7 +92,7 @@ select set_eq(
     ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
-    ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_daemon}'), ('lake_fence', '{oml_daemon}'),
+    ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),
     ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),
     ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
     ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'),

@@ -67,7 +67,10 @@ def from_postgres(error: "psycopg.Error") -> DatabaseError:
 
 def _hint(error: DatabaseError) -> str | None:
     if error.sqlstate in _NOT_INSTALLED and "oml" in error.message:
-        return "Is OML here? CREATE EXTENSION oml CASCADE; then SELECT oml_genesis('name')."
+        return (
+            "Either the arguments do not fit, or OML is not in this database: "
+            "CREATE EXTENSION oml CASCADE; then SELECT oml_genesis('name')."
+        )
     if error.hint:
         return None
     if error.disconnected:

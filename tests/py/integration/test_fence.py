@@ -276,12 +276,16 @@ def test_a_sequence_that_may_number_out_of_order_is_refused(ready: System, chang
 
 def set_standby(system: System, name: str | None) -> None:
     """Require a synchronous standby of this name, which is not there; or none."""
-    change = "reset synchronous_standby_names" if name is None else (
-        f"set synchronous_standby_names = '{name}'"
+    change = (
+        "reset synchronous_standby_names"
+        if name is None
+        else (f"set synchronous_standby_names = '{name}'")
     )
     system.superuser.execute(f"alter system {change}".encode())
     system.superuser.execute("select pg_reload_conf()")
-    wait_until(system, "select 1 where current_setting('synchronous_standby_names') = %s", name or "")
+    wait_until(
+        system, "select 1 where current_setting('synchronous_standby_names') = %s", name or ""
+    )
 
 
 @pytest.fixture

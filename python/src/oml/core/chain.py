@@ -149,11 +149,8 @@ class Chain:
     def expect_head(self, seq: int, source: str) -> None:
         """Insist that the chain reaches ``seq``, which ``source`` says was written."""
         if self.events < seq:
-            self.fail(
-                self.events + 1,
-                Fault.TAIL_MISSING,
-                f"{source} knows seq {seq}, the journal does not",
-            )
+            fault = Fault.TAIL_MISSING if self.events else Fault.CHAIN_MISSING
+            self.fail(self.events + 1, fault, f"{source} knows seq {seq}, the journal does not")
 
     def verdict(self) -> Verdict:
         """Return what was proved; every chain has a first event, so an empty one is a fault."""
@@ -357,8 +354,10 @@ def never_created(tenant: str) -> Verdict:
 
 
 def unlisted(tenant: str) -> Verdict:
-    """Return the verdict on a tenant that was created, but whose row in oml.tenant is gone."""
-    return _unproved(tenant, Fault.CHAIN_MISSING, "it was created, but its oml.tenant row is gone")
+    """Return the verdict on a tenant that was created, but that oml.tenant no longer names."""
+    return _unproved(
+        tenant, Fault.CHAIN_MISSING, "it was created, but oml.tenant no longer names it"
+    )
 
 
 def _unproved(tenant: str, fault: Fault, reason: str) -> Verdict:

@@ -7,12 +7,20 @@ key that the caller may pin. What a chain cannot show is in docs/explanation/cha
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import TupleRow, dict_row
 
-from oml.core.chain import Chain, Provider, Tenant, Verdict, never_created, verify_rows
+from oml.core.chain import (
+    Chain,
+    Provider,
+    Tenant,
+    Verdict,
+    never_created,
+    unlisted,
+    verify_rows,
+)
 from oml.errors import UsageError, from_postgres
 
 _PAGE_ROWS = 2000
@@ -32,6 +40,13 @@ class Verified:
         return all(verdict.ok for verdict in self.verdicts)
 
 
+class KnownHead(NamedTuple):
+    """A tenant's name in oml.tenant, None if it has no row there, and its last seq in the outbox."""
+
+    name: str | None
+    seq: int
+
+
 class ChainReader:
     """Reads chains page by page. The login needs ``audit`` on the provider."""
 
@@ -42,10 +57,11 @@ class ChainReader:
         """Return the deployment's id, which is the provider tenant's."""
         return str(self._rows("select oml.deployment_id()")[0]["deployment_id"])
 
-    def known_heads(self) -> dict[str, int]:
-        """Return {tenant id: highest chain seq} as the outbox knows them."""
+    def known_heads(self) -> dict[str, KnownHead]:
+        """Return {tenant id: what oml.tenant and the outbox know of it}."""
         return {
-            r["tenant_id"]: r["chain_seq"] for r in self._rows("select * from oml.known_heads()")
+            row["tenant_id"]: KnownHead(row["name"], row["chain_seq"])
+            for row in self._rows("select * from oml.known_heads()")
         }
 
     def chain(self, tenant_id: str, progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
@@ -87,7 +103,7 @@ def verify(
     heads = reader.known_heads()
     provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
     verdicts = [_prove(provider, deployment_id, reader, heads, progress)]
-    if verdicts[0].ok and tenant != "provider":
+    if verdicts[0].ok and tenant != provider.tenant:
         chosen = [t for t in provider.tenants if tenant in (None, t.name)]
         if tenant is not None and not chosen:
             raise UsageError(
@@ -108,9 +124,13 @@ def _prove(
     chain: Chain,
     tenant_id: str,
     reader: ChainReader,
-    heads: dict[str, int],
+    heads: dict[str, KnownHead],
     progress: Callable[[int], None],
 ) -> Verdict:
     verify_rows(chain, reader.chain(tenant_id, progress))
-    chain.expect_head(heads.get(tenant_id, 0), "the outbox")
-    return chain.verdict()
+    known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)  # made since, or gone
+    chain.expect_head(known.seq if known else 0, "the outbox")
+    verdict = chain.verdict()
+    if verdict.ok and (known is None or known.name != chain.tenant):
+        return unlisted(chain.tenant)
+    return verdict
