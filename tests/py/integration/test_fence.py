@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -160,6 +160,8 @@ def test_a_prepared_transaction_holds_the_cut_back_by_its_gid(ready: System, end
     append(b, 1, "globex")
     append(a, 1, "acme")
     a.commit()
+    b.execute("savepoint here")
+    append(b, 1, "globex")
     prepare_transaction(b)
     expect_held_back(ready, f"prepared transaction '{GID}'")
     ready.superuser.execute(f"{end} prepared '{GID}'".encode())
@@ -289,13 +291,17 @@ def set_standby(system: System, name: str | None) -> None:
 
 
 @pytest.fixture
-def unreplicated(private_system: System) -> System:
+def unreplicated(private_system: System) -> Iterator[System]:
     """A system whose commits wait for a standby that never comes, with events to drain."""
     app = prepare(private_system)
     drain(private_system)
     append(app, 2)
+    private_system.superuser.execute("set synchronous_commit = local")
     set_standby(private_system, "ghost")
-    return private_system
+    try:
+        yield private_system
+    finally:
+        set_standby(private_system, None)
 
 
 WAITING = """select pid from pg_stat_activity where application_name = 'oml lake writer'

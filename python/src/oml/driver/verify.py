@@ -41,7 +41,7 @@ class Verified:
 
 
 class KnownHead(NamedTuple):
-    """A tenant's name in oml.tenant, None if it has no row there, and its last seq in the outbox."""
+    """A tenant's name in oml.tenant (None: no row there) and its last seq in the outbox."""
 
     name: str | None
     seq: int
