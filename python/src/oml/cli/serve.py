@@ -20,4 +20,5 @@ def serve(
     from oml import settings
     from oml.daemon.serve import run
 
-    run(dsn, settings.load(), role or list(ROLES), json_logs=json)
+    configured = settings.load()
+    run(dsn or configured.dsn, configured, role or list(ROLES), json_logs=json)
