@@ -9,6 +9,7 @@ import psycopg
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from oml.dev.cluster import SUPERUSER
 from oml.errors import DatabaseError
 from oml.lake.schema import BRONZE_EVENTS, TABLES, LakeTable
 from oml.lake.source import Source
@@ -16,10 +17,10 @@ from oml.lake.table import APP_ID, Bounds
 from oml.lake.writer import Drained, LakeWriter
 from oml.reconcile.bronze import BronzeJudge, Finding
 from oml.settings import Settings
-from systems import SUPERUSER, Connection, System
+from systems import Connection, System
 
 KIND = "note.added"
-PATIENCE_S = 120
+PATIENCE_S = 60
 """How long a test waits for what must come, before it fails. No test rests on how soon it comes."""
 
 
@@ -145,16 +146,19 @@ def expect_contiguous(found: list[Bounds]) -> None:
     assert all(b.frontier < b.end for b in found)
 
 
-def wait_for_server(system: System) -> None:
-    """Wait until the server accepts connections again after a crash of its own."""
+def wait_for_restart(system: System) -> None:
+    """Wait until the server has dropped our connection and accepts a new one."""
+    lost = system.superuser
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             system.superuser.execute("select")
-            return
+            if system.superuser is not lost:
+                return
         except (psycopg.OperationalError, DatabaseError):
-            assert time.monotonic() < deadline, "the server has not come back"
-            time.sleep(0.05)
+            pass  # it goes down, is down, or comes up
+        assert time.monotonic() < deadline, "the server has not restarted"
+        time.sleep(0.02)
 
 
 def wait_until(system: System, query: str, *parameters: object) -> Any:

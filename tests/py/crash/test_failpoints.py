@@ -1,136 +1,146 @@
-"""The lake writer is killed at every named place; after a drain nothing is lost or twice."""
+"""SIGKILL of the lake writer at every step of its protocol: each event is in the lake once."""
 
 import random
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from lakes import (
+    PATIENCE_S,
     append,
     batches,
     drain,
     expect_contiguous,
     expect_exact,
     frontier,
+    lake_writer,
     outbox_max,
     prepare,
+    rows,
+    wait_until,
 )
 from oml.lake.failpoint import FAILPOINTS
 from systems import System
 
-KILLED = -signal.SIGKILL
-SMALL = {"OML_BATCH_ROWS": "4"}
-EVENTS = 14
-# Places that only a first drain passes, while it makes the table.
-FIRST_DRAIN = ("table.created", "table.recorded")
-# Places that a drain of several batches passes once for each.
-EACH_BATCH = (
-    "batch.chosen",
-    "table.rows-read",
-    "table.checked",
-    "table.committed",
-    "batch.committed",
-    "batch.advanced",
-)
 SEED = 11
+ONCE_A_TABLE = {"table.created", "table.recorded"}
+ONCE_A_DRAIN = {"cut.limit-read", "cut.holders-ended", "cut.fenced"}
+ONCE_A_BATCH = [name for name in FAILPOINTS if name not in ONCE_A_TABLE | ONCE_A_DRAIN]
+SMALL = {"OML_BATCH_ROWS": "3", "OML_POLL_INTERVAL_S": "0.01"}
 KILLS = 12
+EVENTS_EACH = 20
 
 
-def kill_at(system: System, place: str) -> None:
-    """Drain in a process of its own that is killed at this place."""
-    done = system.oml("lake", "drain", "--once", env={"OML_FAILPOINT": place, **SMALL})
-    assert done.returncode == KILLED, (place, done.returncode, done.stderr)
+def test_every_place_named_is_one_of_the_code() -> None:
+    assert len(set(FAILPOINTS)) == len(FAILPOINTS)
+    assert set(FAILPOINTS) >= ONCE_A_TABLE | ONCE_A_DRAIN
+    assert ONCE_A_BATCH
 
 
-def test_every_place_is_one_that_a_first_or_a_later_drain_passes() -> None:
-    fence = {"cut.limit-read", "cut.holders-ended", "cut.fenced"}
-    assert fence | set(FIRST_DRAIN) | set(EACH_BATCH) == set(FAILPOINTS)
+def expect_recovery(system: System) -> None:
+    """Insist that the next drain leaves the lake exact, and that it goes on from there."""
+    drain(system)
+    expect_exact(system)
+    expect_contiguous(batches(system))
+    append(system.connect("app"), 2)
+    drain(system)
+    expect_exact(system)
 
 
 @pytest.mark.parametrize("place", FAILPOINTS)
-def test_a_first_drain_killed_at(system: System, place: str) -> None:
-    append(prepare(system), EVENTS)
-    kill_at(system, place)
-    append(system.connect("app"), 3)
-    drain(system, batch_rows=4)
-    expect_exact(system)
-    expect_contiguous(batches(system))
+def test_a_kill_at_the_first_pass_of_a_step_loses_and_doubles_nothing(
+    system: System, place: str
+) -> None:
+    append(prepare(system), 7)
+    killed = system.oml("lake", "drain", "--once", env=SMALL | {"OML_FAILPOINT": place})
+    assert killed.returncode == -signal.SIGKILL, f"it never came to {place}: {killed.stderr}"
+    expect_recovery(system)
 
 
-@pytest.mark.parametrize("place", [p for p in FAILPOINTS if p not in FIRST_DRAIN])
-def test_a_later_drain_killed_at(system: System, place: str) -> None:
+@pytest.mark.parametrize("place", ONCE_A_BATCH)
+def test_a_kill_at_the_second_pass_of_a_step_loses_and_doubles_nothing(
+    system: System, place: str
+) -> None:
+    append(prepare(system), 7)
+    killed = system.oml("lake", "drain", "--once", env=SMALL | {"OML_FAILPOINT": f"{place}:2"})
+    assert killed.returncode == -signal.SIGKILL, f"it never came to {place} twice: {killed.stderr}"
+    assert 0 < len(rows(system)) < outbox_max(system), "it died among its batches"
+    expect_recovery(system)
+
+
+@pytest.mark.parametrize("place", sorted(ONCE_A_DRAIN))
+def test_a_kill_in_a_later_drain_of_the_daemon_loses_and_doubles_nothing(
+    system: System, place: str
+) -> None:
     app = prepare(system)
-    append(app, 3)
-    drain(system)
-    append(app, EVENTS)
-    kill_at(system, place)
-    drain(system, batch_rows=4)
+    serving = system.start_oml("serve", env=SMALL | {"OML_FAILPOINT": f"{place}:2"})
+    wait_until(system, "select 1 from oml.frontier where seq = %s", outbox_max(system))
+    append(app, 7)
+    serving.communicate(timeout=PATIENCE_S)
+    assert serving.returncode == -signal.SIGKILL
+    expect_recovery(system)
+
+
+@pytest.mark.parametrize("place", ["table.checked", "table.committed", "batch.advanced"])
+def test_a_kill_in_the_midst_of_a_recovery_loses_and_doubles_nothing(
+    system: System, place: str
+) -> None:
+    append(prepare(system), 9)
+    for kill in ("table.committed", place, place):
+        killed = system.oml("lake", "drain", "--once", env=SMALL | {"OML_FAILPOINT": kill})
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    expect_recovery(system)
+
+
+def test_an_unknown_place_kills_nobody(system: System) -> None:
+    append(prepare(system), 2)
+    done = system.oml("lake", "drain", "--once", env={"OML_FAILPOINT": "no.such-place"})
+    assert done.returncode == 0, done.stderr
     expect_exact(system)
-    expect_contiguous(batches(system))
 
 
-@pytest.mark.parametrize("place", EACH_BATCH)
-def test_a_drain_killed_in_its_third_batch_at(system: System, place: str) -> None:
-    append(prepare(system), EVENTS)
-    kill_at(system, f"{place}:3")
-    assert 0 < frontier(system) < outbox_max(system)
-    drain(system, batch_rows=1000)  # Another size: a batch that was begun keeps its bounds.
-    expect_exact(system)
-    expect_contiguous(batches(system))
-
-
-def test_a_batch_that_was_committed_keeps_its_bounds_whatever_the_settings_are(
+def test_kills_at_random_moments_over_many_batches_lose_and_double_nothing(
     system: System,
 ) -> None:
-    append(prepare(system), EVENTS)
-    kill_at(system, "batch.committed")
-    (first,) = batches(system)
-    assert frontier(system) == 0
-    drain(system, batch_rows=1, batch_bytes=1)
-    assert batches(system)[0] == first
-    expect_exact(system)
-
-
-def test_kill_after_kill_at_places_drawn_by_lot(system: System) -> None:
+    app = prepare(system)
     choose = random.Random(SEED)
-    app = prepare(system)
-    append(app, 1)
-    drain(system)
+    deaths = 0
     for _ in range(KILLS):
-        append(app, choose.randint(1, 9))
-        place = choose.choice([p for p in FAILPOINTS if p not in FIRST_DRAIN])
-        kill_at(system, place)
-        if choose.random() < 0.5:
-            drain(system, batch_rows=choose.randint(1, 9))
-    append(app, 1)
-    drain(system, batch_rows=3)
-    expect_exact(system)
-    expect_contiguous(batches(system))
+        append(app, EVENTS_EACH)
+        draining = system.start_oml("lake", "drain", "--once", env={"OML_BATCH_ROWS": "1"})
+        # From its first batch on, about as long as it may need for the rest.
+        wait_until(system, "select 1 from oml.frontier where seq > %s", frontier(system))
+        time.sleep(choose.random() * 0.02 * EVENTS_EACH)
+        draining.kill()
+        draining.communicate(timeout=PATIENCE_S)
+        deaths += draining.returncode == -signal.SIGKILL
+    assert deaths > 0, f"seed {SEED}: every drain was over before its kill"
+    expect_recovery(system)
 
 
-def test_a_serving_writer_killed_again_and_again_while_events_come(system: System) -> None:
+def test_kills_of_the_daemon_while_a_writer_appends_lose_and_double_nothing(
+    system: System,
+) -> None:
     app = prepare(system)
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.is_set():
-            append(app)
-            time.sleep(0.002)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for number in range(6):
-            place = EACH_BATCH[number % len(EACH_BATCH)]
-            env = {"OML_FAILPOINT": f"{place}:4", "OML_POLL_INTERVAL_S": "0.01", **SMALL}
-            serving = system.start_oml("serve", env=env)
-            serving.communicate(timeout=120)
-            assert serving.returncode == KILLED
-    finally:
-        stop.set()
-        writer.join()
-    drain(system)
-    expect_exact(system)
-    expect_contiguous(batches(system))
+    choose = random.Random(SEED)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(append, app, 600)
+        for _ in range(5):
+            serving = system.start_oml("serve", env=SMALL)
+            before = frontier(system)
+            try:
+                wait_until(system, "select 1 from oml.frontier where seq > %s", before)
+                time.sleep(choose.random() * 0.2)
+            finally:
+                serving.kill()
+                serving.communicate(timeout=PATIENCE_S)
+            assert serving.returncode == -signal.SIGKILL
+            if not writing.done():
+                continue
+            append(system.connect("app"), 20)
+        writing.result()
+    with lake_writer(system) as writer:
+        writer.drain()
+    expect_recovery(system)

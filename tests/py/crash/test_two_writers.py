@@ -29,12 +29,12 @@ SEED = 13
 LONGEST_PAUSE_S = 0.01
 
 
-def race(system: System, pauses: list[random.Random], **settings: int) -> list[Drained]:
+def race(system: System, pauses: list[random.Random], batch_rows: int) -> list[Drained]:
     """Let one writer a random source drain at the same moment."""
     start = threading.Barrier(len(pauses))
 
     def one(choose: random.Random) -> Drained:
-        with lake_writer(system, **settings) as writer:
+        with lake_writer(system, batch_rows=batch_rows) as writer:
             start.wait()
             time.sleep(choose.uniform(0, LONGEST_PAUSE_S))
             return writer.drain()
