@@ -113,8 +113,7 @@ class BronzeJudge:
                 yield _finding(
                     Difference.ORDER_INVERSION, row, f"chain seq {last} was delivered before it"
                 )
-            else:
-                self._last_seq[row["tenant_id"]] = row["seq"]
+            self._last_seq[row["tenant_id"]] = row["seq"]
 
 
 def _differences(want: list[dict[str, Any]], have: list[dict[str, Any]]) -> Iterator[Finding]:

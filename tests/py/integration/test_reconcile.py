@@ -1,0 +1,231 @@
+"""The judge names every difference between bronze and the journal, and nothing else."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakes import append, delta, drain, findings, outbox_max, prepare, value
+from oml.lake.schema import BRONZE_EVENTS
+from oml.reconcile import bronze
+from oml.reconcile.bronze import Difference, Finding
+from systems import System
+
+COLUMNS = [column.name for column in BRONZE_EVENTS.columns]
+
+
+def drained(system: System, events: int = 9) -> int:
+    """Append and drain; return the outbox seq of one of acme's events in the middle."""
+    append(prepare(system), events)
+    drain(system, batch_rows=4)
+    return outbox_max(system) - 3
+
+
+def unguarded(system: System, statement: str, *parameters: object) -> None:
+    """Change a table behind its guards, as a superuser can."""
+    for table in ("journal", "outbox"):
+        system.superuser.execute(f"alter table oml.{table} disable trigger guard_rows".encode())
+    system.superuser.execute(statement.encode(), parameters)
+    for table in ("journal", "outbox"):
+        guard = f"alter table oml.{table} enable always trigger guard_rows"
+        system.superuser.execute(guard.encode())
+
+
+def lake_row(system: System, seq: int) -> pa.Table:
+    """Return one row of bronze."""
+    stream = delta(system).scan(columns=COLUMNS, predicate=f"outbox_seq = {seq}")
+    return pa.RecordBatchReader.from_stream(stream).read_all()
+
+
+def with_value(row: pa.Table, column: str, content: Any) -> pa.Table:
+    """Return the row with another value in one column."""
+    values = row.to_pylist()[0] | {column: content}
+    return pa.Table.from_pylist([values], schema=BRONZE_EVENTS.arrow_schema())
+
+
+def put_instead(system: System, seq: int, row: pa.Table) -> None:
+    """Put another row in the place of one."""
+    delta(system).delete(f"outbox_seq = {seq}")
+    write_deltalake(delta(system), row, mode="append")
+
+
+def missing(system: System, seq: int) -> None:
+    delta(system).delete(f"outbox_seq = {seq}")
+
+
+def extra(system: System, seq: int) -> None:
+    unguarded(
+        system,
+        "delete from oml.journal j using oml.outbox o where o.seq = %s"
+        " and j.tenant_id = o.tenant_id and j.seq = o.chain_seq",
+        seq,
+    )
+
+
+def duplicate(system: System, seq: int) -> None:
+    write_deltalake(delta(system), lake_row(system, seq), mode="append")
+
+
+def mismatch(system: System, seq: int) -> None:
+    put_instead(system, seq, with_value(lake_row(system, seq), "payload", '{"n": 99}'))
+
+
+PLANTED: dict[Difference, Callable[[System, int], None]] = {
+    Difference.MISSING_IN_LAKE: missing,
+    Difference.EXTRA_IN_LAKE: extra,
+    Difference.DUPLICATE_IN_LAKE: duplicate,
+    Difference.DIGEST_MISMATCH: mismatch,
+}
+
+
+def summary(found: list[Finding]) -> list[tuple[Difference, int | None, int | None]]:
+    return [(f.difference, f.outbox_seq, f.seq) for f in found]
+
+
+def test_every_difference_has_its_case() -> None:
+    assert set(PLANTED) | {Difference.ORDER_INVERSION} == set(Difference)
+
+
+@pytest.mark.parametrize("difference", PLANTED)
+def test_a_difference_is_named_with_tenant_seq_and_event_and_nothing_else_is(
+    system: System, difference: Difference
+) -> None:
+    seq = drained(system)
+    row = lake_row(system, seq).to_pylist()[0]
+    PLANTED[difference](system, seq)
+    (found,) = findings(system)
+    assert (found.difference, found.outbox_seq) == (difference, seq)
+    assert (found.tenant_id, found.seq, found.event_id) == (
+        row["tenant_id"],
+        row["seq"],
+        row["event_id"],
+    )
+    assert found.detail
+
+
+@pytest.mark.parametrize("difference", PLANTED)
+@pytest.mark.parametrize("back", [0, 1, 2, 3, 4, 8])
+def test_a_difference_is_found_wherever_the_ranges_are_cut(
+    system: System, monkeypatch: pytest.MonkeyPatch, difference: Difference, back: int
+) -> None:
+    monkeypatch.setattr(bronze, "_RANGE_ROWS", 3)
+    drained(system)
+    seq = outbox_max(system) - back
+    PLANTED[difference](system, seq)
+    assert [(f.difference, f.outbox_seq) for f in findings(system)] == [(difference, seq)]
+
+
+@pytest.mark.parametrize("column", [c for c in BRONZE_EVENTS.columns if c.name != "outbox_seq"])
+def test_an_edit_of_any_column_is_noticed(system: System, column: Any) -> None:
+    seq = drained(system)
+    row = lake_row(system, seq)
+    other = {
+        pa.string(): "another",
+        pa.binary(): b"another",
+        pa.int64(): 1_000_000,
+        pa.int32(): 1_000_000,
+    }.get(column.type)
+    if other is None:
+        other = row["occurred_at"].to_pylist()[0].replace(year=1999)
+    put_instead(system, seq, with_value(row, column.name, other))
+    found = findings(system)
+    assert Difference.DIGEST_MISMATCH in {f.difference for f in found}
+    assert {f.outbox_seq for f in found} <= {seq, seq + 1}
+    assert any(column.name in f.detail for f in found)
+
+
+def test_events_that_swapped_their_outbox_seqs_are_out_of_order(system: System) -> None:
+    seq = drained(system)
+    first, second = lake_row(system, seq), lake_row(system, seq + 1)
+    put_instead(system, seq, with_value(second, "outbox_seq", seq))
+    put_instead(system, seq + 1, with_value(first, "outbox_seq", seq + 1))
+    found = findings(system)
+    assert (Difference.ORDER_INVERSION, seq + 1) in [(f.difference, f.outbox_seq) for f in found]
+    mismatched = {f.outbox_seq for f in found if f.difference == Difference.DIGEST_MISMATCH}
+    assert mismatched == {seq, seq + 1}
+
+
+@pytest.mark.parametrize("seq", [0, -5, 10**12])
+def test_a_row_outside_the_outbox_is_extra(system: System, seq: int) -> None:
+    row = lake_row(system, drained(system))
+    write_deltalake(delta(system), with_value(row, "outbox_seq", seq), mode="append")
+    assert [(f.difference, f.outbox_seq) for f in findings(system)] == [
+        (Difference.EXTRA_IN_LAKE, seq)
+    ]
+
+
+def test_a_copy_with_other_content_is_a_duplicate_and_a_mismatch(system: System) -> None:
+    seq = drained(system)
+    other = with_value(lake_row(system, seq), "principal", "somebody else")
+    write_deltalake(delta(system), other, mode="append")
+    assert {(f.difference, f.outbox_seq) for f in findings(system)} == {
+        (Difference.DUPLICATE_IN_LAKE, seq),
+        (Difference.DIGEST_MISMATCH, seq),
+    }
+
+
+def test_an_event_that_was_never_queued_is_missing(system: System) -> None:
+    append(prepare(system), 5)
+    seq = outbox_max(system) - 1
+    chain_seq = value(system.superuser, "select chain_seq from oml.outbox where seq = %s", seq)
+    unguarded(system, "delete from oml.outbox where seq = %s", seq)
+    drain(system)
+    assert summary(findings(system)) == [(Difference.MISSING_IN_LAKE, None, chain_seq)]
+
+
+def test_an_event_whose_outbox_row_went_after_the_drain_is_extra_and_unqueued(
+    system: System,
+) -> None:
+    seq = drained(system)
+    unguarded(system, "delete from oml.outbox where seq = %s", seq)
+    assert {f.difference for f in findings(system)} == {
+        Difference.EXTRA_IN_LAKE,
+        Difference.MISSING_IN_LAKE,
+    }
+
+
+def test_what_is_not_drained_yet_is_not_missing(system: System) -> None:
+    drained(system)
+    append(system.connect("app"), 4)
+    assert findings(system) == []
+
+
+def test_rows_that_a_crash_left_past_the_frontier_are_judged(system: System) -> None:
+    drained(system)
+    append(system.connect("app"), 4)
+    killed = system.oml("lake", "drain", "--once", env={"OML_FAILPOINT": "batch.committed"})
+    assert killed.returncode < 0
+    assert findings(system) == []
+    seq = outbox_max(system) - 1
+    missing(system, seq)
+    assert [(f.difference, f.outbox_seq) for f in findings(system)] == [
+        (Difference.MISSING_IN_LAKE, seq)
+    ]
+
+
+def test_the_command_exits_0_when_all_is_equal_and_1_when_not(system: System) -> None:
+    seq = drained(system)
+    clean = system.oml("reconcile", "--json")
+    assert clean.returncode == 0, clean.stderr
+    report = json.loads(clean.stdout)
+    assert report == {"ok": True, "compared": outbox_max(system), "findings": []}
+    duplicate(system, seq)
+    dirty = system.oml("reconcile", "--json")
+    assert dirty.returncode == 1, dirty.stderr
+    (found,) = json.loads(dirty.stdout)["findings"]
+    assert (found["difference"], found["outbox_seq"]) == ("duplicate-in-lake", seq)
+    plain = system.oml("reconcile")
+    assert plain.returncode == 1
+    assert "duplicate-in-lake" in plain.stdout
+
+
+def test_the_command_exits_2_when_it_cannot_compare(system: System) -> None:
+    nothing = system.oml("reconcile", "--json")
+    assert nothing.returncode == 2
+    assert "not made yet" in json.loads(nothing.stderr)["error"]
+    away = system.oml("reconcile", "--json", env={"OML_DSN": "host=/nonexistent"})
+    assert away.returncode == 2
+    assert json.loads(away.stderr)["hint"]
