@@ -1,0 +1,160 @@
+"""The behaviours of delta-rs that exactly-once rests on, held against the pinned version.
+
+An upgrade that changes one of them fails here first: read docs/explanation/exactly-once.md then.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+APP = "conformance"
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+CONFIGURATION = {"delta.checkpointInterval": "50", "delta.dataSkippingStatsColumns": "n"}
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"n": list(numbers), "text": [f"text {n}" for n in numbers]}, schema=SCHEMA)
+
+
+def transaction(at: int, *others: tuple[str, int]) -> CommitProperties:
+    ids = [Transaction(APP, at), *(Transaction(name, value) for name, value in others)]
+    return CommitProperties(app_transactions=ids)
+
+
+def append(table: DeltaTable, at: int, data: pa.Table) -> None:
+    write_deltalake(table, data, mode="append", commit_properties=transaction(at))
+
+
+def numbers(table: DeltaTable, predicate: str | None = None) -> list[int]:
+    stream = table.scan(columns=["n"], predicate=predicate)
+    return sorted(pa.RecordBatchReader.from_stream(stream).read_all()["n"].to_pylist())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    url = str(tmp_path / "table")
+    DeltaTable.create(url, SCHEMA, configuration=CONFIGURATION)
+    return url
+
+
+def test_the_version_under_test_is_the_pinned_one() -> None:
+    (pin,) = [r for r in requires("oml") or () if r.startswith("deltalake")]
+    assert pin == f"deltalake=={version('deltalake')}"
+
+
+def test_a_commit_carries_several_application_transactions(place: str) -> None:
+    properties = transaction(7, (f"{APP}/frontier", 3), (f"{APP}/batch_end", 7))
+    write_deltalake(DeltaTable(place), rows(1), mode="append", commit_properties=properties)
+    table = DeltaTable(place)
+    assert table.transaction_version(APP) == 7
+    assert table.transaction_version(f"{APP}/frontier") == 3
+    assert table.transaction_version(f"{APP}/batch_end") == 7
+    assert table.transaction_version("another") is None
+
+
+def test_a_commit_through_a_stale_object_fails(place: str) -> None:
+    stale = DeltaTable(place)
+    append(DeltaTable(place), 1, rows(1))
+    with pytest.raises(CommitFailedError):
+        append(stale, 2, rows(2))
+    assert numbers(DeltaTable(place)) == [1]
+
+
+def test_a_commit_through_a_fresh_object_succeeds_whatever_it_repeats(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    append(DeltaTable(place), 1, rows(1))
+    assert numbers(DeltaTable(place)) == [1, 1], "so check and commit must share one object"
+
+
+def race(*attempts: Callable[[], None]) -> int:
+    """Run the attempts at one moment; return how many raised nothing."""
+    start = threading.Barrier(len(attempts))
+
+    def run(attempt: Callable[[], None]) -> bool:
+        start.wait()
+        try:
+            attempt()
+        except Exception:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(attempts)) as pool:
+        return sum(pool.map(run, attempts))
+
+
+def test_of_two_racing_commits_one_wins(place: str) -> None:
+    for number in range(1, 41):
+        tables = [DeltaTable(place), DeltaTable(place)]
+        attempts = [partial(append, table, number, rows(number)) for table in tables]
+        assert race(*attempts) == 1
+    assert numbers(DeltaTable(place)) == list(range(1, 41))
+
+
+def test_a_lower_version_is_accepted_so_that_order_is_ours_to_keep(place: str) -> None:
+    append(DeltaTable(place), 5, rows(1))
+    append(DeltaTable(place), 3, rows(2))
+    assert DeltaTable(place).transaction_version(APP) == 3
+
+
+def test_an_append_of_no_rows_commits_its_transaction(place: str) -> None:
+    append(DeltaTable(place), 9, rows())
+    assert DeltaTable(place).transaction_version(APP) == 9
+    assert DeltaTable(place).version() == 1
+
+
+def test_transactions_outlive_all_maintenance(place: str) -> None:
+    for number in range(1, 6):
+        append(DeltaTable(place), number, rows(number))
+    DeltaTable(place).optimize.compact()
+    table = DeltaTable(place)
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    time.sleep(1.1)
+    table = DeltaTable(place)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert not (Path(place) / "_delta_log" / f"{1:020}.json").exists()
+    assert DeltaTable(place).transaction_version(APP) == 5
+    assert numbers(DeltaTable(place)) == [1, 2, 3, 4, 5]
+
+
+def test_of_two_creators_without_retries_one_wins(tmp_path: Path) -> None:
+    once = CommitProperties(max_commit_retries=0)
+
+    def create(url: str) -> None:
+        DeltaTable.create(url, SCHEMA, commit_properties=once)
+
+    for number in range(20):
+        url = str(tmp_path / f"table{number}")
+        assert race(partial(create, url), partial(create, url)) == 1
+
+
+def test_a_scan_returns_exactly_what_matches_its_predicate(place: str) -> None:
+    append(DeltaTable(place), 1, rows(*range(10)))
+    append(DeltaTable(place), 2, rows(*range(10, 20)))
+    assert numbers(DeltaTable(place), "n > 7 and n <= 12") == [8, 9, 10, 11, 12]
+    assert numbers(DeltaTable(place), "n is null or n < 1 or n > 18") == [0, 19]
+
+
+def test_statistics_stand_in_the_log_for_declared_columns_alone(place: str) -> None:
+    append(DeltaTable(place), 1, rows(41, 42))
+    log = (Path(place) / "_delta_log" / f"{1:020}.json").read_text()
+    (statistics,) = [
+        json.loads(action["add"]["stats"])
+        for action in map(json.loads, log.splitlines())
+        if "add" in action
+    ]
+    assert statistics["minValues"] == {"n": 41}
+    assert statistics["maxValues"] == {"n": 42}
+    assert not re.search("text 4[12]", log)
