@@ -3,10 +3,14 @@
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from lakes import (
     append,
@@ -19,34 +23,40 @@ from lakes import (
     prepare,
 )
 from oml.lake import table as table_module
-from oml.lake.table import Bounds, OpenTable
-from oml.lake.writer import Drained
+from oml.lake.schema import BRONZE_EVENTS
+from oml.lake.table import Bounds, OpenTable, Place
+from oml.lake.writer import Drained, LakeWriter
 from systems import System
 
 ROUNDS = 200
-EVENTS_A_ROUND = 4
+CREATIONS = 60
+MOST_EVENTS_A_ROUND = 4
 SEED = 13
 LONGEST_PAUSE_S = 0.01
 
 
-def race(system: System, pauses: list[random.Random], batch_rows: int) -> list[Drained]:
-    """Let one writer a random source drain at the same moment."""
-    start = threading.Barrier(len(pauses))
+@contextmanager
+def rivals(system: System, count: int, batch_rows: int) -> Iterator[Callable[[], list[Drained]]]:
+    """Open lake writers; each call lets all of them drain at the same moment, or nearly."""
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(lake_writer(system, batch_rows=batch_rows)) for _ in range(count)
+        ]
+        chooses = [random.Random(f"{SEED}-{number}") for number in range(count)]
+        start = threading.Barrier(count)
+        pool = stack.enter_context(ThreadPoolExecutor(count))
 
-    def one(choose: random.Random) -> Drained:
-        with lake_writer(system, batch_rows=batch_rows) as writer:
+        def one(writer: LakeWriter, choose: random.Random) -> Drained:
             start.wait()
             time.sleep(choose.uniform(0, LONGEST_PAUSE_S))
             return writer.drain()
 
-    with ThreadPoolExecutor(len(pauses)) as pool:
-        return list(pool.map(one, pauses))
+        yield lambda: list(pool.map(one, writers, chooses))
 
 
 def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chooses = [random.Random(f"{SEED}-{number}") for number in range(2)]
     between = random.Random(SEED)
     append_to_delta = OpenTable.append
     refused = 0
@@ -63,9 +73,10 @@ def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
 
     monkeypatch.setattr(OpenTable, "append", append_after_a_pause)
     app = prepare(system)
-    for _ in range(ROUNDS):
-        append(app, EVENTS_A_ROUND)
-        race(system, chooses, batch_rows=3)
+    with rivals(system, 2, batch_rows=3) as race:
+        for _ in range(ROUNDS):
+            append(app, between.randint(1, MOST_EVENTS_A_ROUND))
+            race()
     expect_exact(system)
     expect_contiguous(batches(system))
     assert refused > 0, "the writers never met: the test proved nothing"
@@ -73,16 +84,33 @@ def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
 
 def test_two_writers_that_both_find_no_table_make_one(system: System) -> None:
     append(prepare(system), 10)
-    race(system, [random.Random(1), random.Random(1)], batch_rows=4)
+    with rivals(system, 2, batch_rows=4) as race:
+        race()
     expect_exact(system)
     assert delta(system).metadata().name == "bronze.events"
+
+
+def test_two_creators_at_once_make_one_table_and_both_may_use_it(tmp_path: Path) -> None:
+    start = threading.Barrier(2)
+
+    def create(place: Place) -> int:
+        start.wait()
+        return place.create().delta.version()
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(CREATIONS):
+            url = (tmp_path / str(number)).as_uri()
+            place = Place(BRONZE_EVENTS, url, 1, "deployment", {})
+            assert list(pool.map(create, (place, place))) == [0, 0], "it was made twice"
+            assert DeltaTable(url).version() == 0
 
 
 def test_many_writers_of_different_batch_sizes_leave_one_sequence_of_batches(
     system: System,
 ) -> None:
     append(prepare(system), 60)
-    race(system, [random.Random(n) for n in range(4)], batch_rows=7)
+    with rivals(system, 4, batch_rows=7) as race:
+        race()
     append(system.connect("app"), 60)
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(drain, system, batch_rows=n) for n in (2, 5, 11)]:

@@ -1,0 +1,178 @@
+"""A lake and a database that contradict each other are named, and nothing is written."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lakes import append, delta, drain, outbox_max, prepare
+from oml.dev.cluster import SUPERUSER
+from oml.lake.schema import BRONZE_EVENTS
+from oml.lake.table import APP_ID
+from systems import System
+
+
+def drained(system: System, events: int = 6) -> None:
+    append(prepare(system), events)
+    drain(system, batch_rows=4)
+
+
+def refused(system: System, *needed: str, version: int | None = None, **env: str) -> str:
+    """Drain; insist on status 2, on a hint, on these words, and on an untouched table."""
+    before = delta(system).version() if version is None else version
+    done = system.oml("lake", "drain", "--once", "--json", env=env)
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    report = json.loads(done.stderr)
+    assert report["hint"]
+    for words in needed:
+        assert words in report["error"], report
+    if version is None:
+        assert delta(system).version() == before
+    return str(report["error"])
+
+
+def unguarded(system: System, table: str, trigger: str, statement: str) -> None:
+    """Change a table behind one of its guards, as a superuser can."""
+    system.superuser.execute(f"alter table oml.{table} disable trigger {trigger}".encode())
+    system.superuser.execute(statement.encode())
+    system.superuser.execute(f"alter table oml.{table} enable always trigger {trigger}".encode())
+
+
+def restored_to(system: System, dump: Path) -> None:
+    """Put the database back to an older dump, in place."""
+    name = system.database
+    connection = system.connect(SUPERUSER)
+    connection.execute("select oml_configure('lake_url', %s)", (system.lake_url,))
+    connection.close()
+    system.superuser.close()
+    at = system.cluster.dsn(SUPERUSER, "postgres")
+    for statement in (f'drop database "{name}" with (force)', f'create database "{name}"'):
+        subprocess.run(["psql", "-qX", "-d", at, "-c", statement], check=True)
+    subprocess.run(["pg_restore", "-d", system.dsn(SUPERUSER), str(dump)], check=True)
+
+
+def dumped(system: System, directory: Path) -> Path:
+    dump = directory / "dump"
+    subprocess.run(["pg_dump", "-Fc", "-f", dump, "-d", system.dsn(SUPERUSER)], check=True)
+    return dump
+
+
+def test_a_lake_ahead_of_a_restored_database_is_refused(system: System, tmp_path: Path) -> None:
+    drained(system)
+    dump = dumped(system, tmp_path)
+    older = outbox_max(system)
+    append(system.connect("app"), 5)
+    newer = outbox_max(system)
+    drain(system)
+    restored_to(system, dump)
+    refused(system, "bronze.events", str(newer), str(older))
+
+
+def test_outbox_numbers_that_stand_for_other_events_now_are_refused(
+    system: System, tmp_path: Path
+) -> None:
+    drained(system)
+    dump = dumped(system, tmp_path)
+    append(system.connect("app"), 5)
+    drain(system)
+    restored_to(system, dump)
+    append(system.connect("app"), 7)
+    refused(system, "bronze.events", "holds event")
+
+
+def test_recorded_bounds_that_straddle_the_frontier_are_refused(system: System) -> None:
+    drained(system)
+    end = outbox_max(system)
+    frontier = f"update oml.frontier set seq = {end - 1}"
+    unguarded(system, "frontier", "guard_forward", frontier)
+    refused(system, "straddles", str(end - 1))
+
+
+def test_a_frontier_beyond_the_outbox_is_refused(system: System) -> None:
+    drained(system)
+    system.superuser.execute("update oml.frontier set seq = 1000000")
+    refused(system, "1000000", str(outbox_max(system)))
+
+
+def test_a_version_without_its_bounds_is_refused(system: System) -> None:
+    drained(system)
+    table = delta(system)
+    properties = CommitProperties(app_transactions=[Transaction(APP_ID, outbox_max(system) + 1)])
+    empty = BRONZE_EVENTS.arrow_schema().empty_table()
+    write_deltalake(table, empty, mode="append", commit_properties=properties)
+    append(system.connect("app"), 5)
+    refused(system, "bronze.events", "records")
+
+
+def test_another_deployments_table_is_refused(system: System) -> None:
+    drained(system)
+    delta(system).alter.set_table_description("OML bronze.events, generation 1, deployment x")
+    append(system.connect("app"))
+    refused(system, "is not ours", "deployment x")
+
+
+def test_another_deployments_table_is_not_taken_over_by_a_first_drain(system: System) -> None:
+    append(prepare(system))
+    url = f"{system.lake_url}/{BRONZE_EVENTS.location}"
+    DeltaTable.create(url, BRONZE_EVENTS.arrow_schema(), description="somebody else's")
+    refused(system, "is not ours", "somebody else's")
+
+
+def test_a_table_whose_columns_drifted_is_refused(system: System) -> None:
+    drained(system)
+    from deltalake import Field
+    from deltalake.schema import PrimitiveType
+
+    delta(system).alter.add_columns([Field("stray", PrimitiveType("string"))])
+    append(system.connect("app"))
+    refused(system, "columns", "stray")
+
+
+def test_a_recorded_table_that_is_gone_is_not_made_anew(system: System) -> None:
+    drained(system)
+    place = system.lake / BRONZE_EVENTS.location
+    shutil.rmtree(place)
+    append(system.connect("app"))
+    refused(system, "bronze.events exists", str(place), version=0)
+    assert not place.exists()
+
+
+def test_an_outbox_row_whose_event_is_gone_stops_the_writer(system: System) -> None:
+    drained(system)
+    append(system.connect("app"), 3)
+    gone = outbox_max(system) - 1
+    unguarded(
+        system,
+        "journal",
+        "guard_rows",
+        "delete from oml.journal j using oml.outbox o"
+        f" where o.seq = {gone} and j.tenant_id = o.tenant_id and j.seq = o.chain_seq",
+    )
+    refused(system, "the journal lacks", str(gone))
+
+
+def no_lake(system: System) -> dict[str, str]:
+    unguarded(system, "setting", "guard_rows", "delete from oml.setting where name = 'lake_url'")
+    return {"OML_LAKE_URL": ""}
+
+
+def not_a_directory(system: System) -> dict[str, str]:
+    (system.lake / "file").write_text("no directory")
+    return {"OML_LAKE_URL": f"{system.lake_url}/file"}
+
+
+def unknown_scheme(system: System) -> dict[str, str]:
+    return {"OML_LAKE_URL": "gopher://lake"}
+
+
+@pytest.mark.parametrize("place", [no_lake, not_a_directory, unknown_scheme])
+def test_a_lake_that_cannot_be_written_is_refused_in_plain_words(
+    system: System, place: Callable[[System], dict[str, str]]
+) -> None:
+    append(prepare(system))
+    refused(system, version=0, **place(system))
+    assert system.superuser.execute("select * from oml.lake_tables()").fetchall() == []
