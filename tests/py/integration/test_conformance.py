@@ -129,6 +129,44 @@ def test_transactions_outlive_all_maintenance(place: str) -> None:
     assert numbers(DeltaTable(place)) == [1, 2, 3, 4, 5]
 
 
+def test_custom_metadata_does_not_outlive_a_log_clean_up_so_bounds_are_transactions(
+    place: str,
+) -> None:
+    noted = CommitProperties(
+        custom_metadata={"bounds": "0,1"}, app_transactions=[Transaction(APP, 1)]
+    )
+    write_deltalake(DeltaTable(place), rows(1), mode="append", commit_properties=noted)
+    assert any(entry.get("bounds") == "0,1" for entry in DeltaTable(place).history())
+    append(DeltaTable(place), 2, rows(2))
+    DeltaTable(place).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 0 seconds"}
+    )
+    time.sleep(1.1)
+    table = DeltaTable(place)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    assert not any("bounds" in entry for entry in DeltaTable(place).history())
+    assert DeltaTable(place).transaction_version(APP) == 2
+
+
+def test_a_restore_does_not_take_a_transaction_back(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    append(DeltaTable(place), 2, rows(2))
+    DeltaTable(place).restore(1)
+    assert numbers(DeltaTable(place)) == [1]
+    assert DeltaTable(place).transaction_version(APP) == 2
+
+
+def test_a_merge_that_matches_nothing_commits_nothing_and_so_no_transaction(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    table = DeltaTable(place)
+    table.merge(
+        rows(9), "t.n = s.n", source_alias="s", target_alias="t", commit_properties=transaction(2)
+    ).when_matched_delete().execute()
+    assert DeltaTable(place).version() == 1
+    assert DeltaTable(place).transaction_version(APP) == 1
+
+
 def test_of_two_creators_without_retries_one_wins(tmp_path: Path) -> None:
     once = CommitProperties(max_commit_retries=0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakes import append, delta, drain, outbox_max, prepare
+from lakes import append, delta, drain, frontier, outbox_max, prepare
 from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import BRONZE_EVENTS
 from oml.lake.table import APP_ID
@@ -21,15 +21,25 @@ def drained(system: System, events: int = 6) -> None:
     drain(system, batch_rows=4)
 
 
-def refused(system: System, *needed: str, version: int | None = None, **env: str) -> str:
+def refused(
+    system: System,
+    *needed: str,
+    version: int | None = None,
+    sqlstate: str | None = None,
+    **env: str,
+) -> str:
     """Drain; insist on status 2, on a hint, on these words, and on an untouched table."""
+    reached = frontier(system)
     before = delta(system).version() if version is None else version
     done = system.oml("lake", "drain", "--once", "--json", env=env)
     assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
     report = json.loads(done.stderr)
     assert report["hint"]
+    assert report["sqlstate"] == sqlstate
     for words in needed:
         assert words in report["error"], report
+    assert "\n" not in report["error"] and "\x1b" not in report["error"]
+    assert frontier(system) == reached
     if version is None:
         assert delta(system).version() == before
     return str(report["error"])
@@ -141,6 +151,16 @@ def test_a_recorded_table_that_is_gone_is_not_made_anew(system: System) -> None:
     assert not place.exists()
 
 
+def test_a_table_whose_log_is_damaged_is_refused(system: System) -> None:
+    drained(system)
+    version = delta(system).version()
+    log = system.lake / BRONZE_EVENTS.location / "_delta_log" / f"{version:020}.json"
+    log.write_text('{"commitInfo": ')
+    append(system.connect("app"))
+    refused(system, "bronze.events cannot be read", str(system.lake), version=version)
+    assert log.read_text() == '{"commitInfo": '
+
+
 def test_an_outbox_row_whose_event_is_gone_stops_the_writer(system: System) -> None:
     drained(system)
     append(system.connect("app"), 3)
@@ -152,7 +172,7 @@ def test_an_outbox_row_whose_event_is_gone_stops_the_writer(system: System) -> N
         "delete from oml.journal j using oml.outbox o"
         f" where o.seq = {gone} and j.tenant_id = o.tenant_id and j.seq = o.chain_seq",
     )
-    refused(system, "the journal lacks", str(gone))
+    refused(system, "the journal lacks", str(gone), sqlstate="OM063")
 
 
 def no_lake(system: System) -> dict[str, str]:
@@ -169,7 +189,19 @@ def unknown_scheme(system: System) -> dict[str, str]:
     return {"OML_LAKE_URL": "gopher://lake"}
 
 
-@pytest.mark.parametrize("place", [no_lake, not_a_directory, unknown_scheme])
+def unreachable_store(system: System) -> dict[str, str]:
+    nobody = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "nowhere",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "max_retries": "0",
+    }
+    return {"OML_LAKE_URL": "s3://lake/here", "OML_LAKE_STORAGE_OPTIONS": json.dumps(nobody)}
+
+
+@pytest.mark.parametrize("place", [no_lake, not_a_directory, unknown_scheme, unreachable_store])
 def test_a_lake_that_cannot_be_written_is_refused_in_plain_words(
     system: System, place: Callable[[System], dict[str, str]]
 ) -> None:

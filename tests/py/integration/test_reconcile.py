@@ -8,10 +8,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from lakes import append, delta, drain, findings, outbox_max, prepare, value
-from oml.lake.schema import BRONZE_EVENTS
+from lakes import (
+    append,
+    batches,
+    delta,
+    drain,
+    findings,
+    lake_writer,
+    outbox_max,
+    prepare,
+    value,
+)
+from oml.lake.schema import BRONZE_EVENTS, Column
 from oml.reconcile import bronze
-from oml.reconcile.bronze import Difference, Finding
+from oml.reconcile.bronze import BronzeJudge, Difference, Finding
 from systems import System
 
 COLUMNS = [column.name for column in BRONZE_EVENTS.columns]
@@ -107,7 +117,7 @@ def test_a_difference_is_named_with_tenant_seq_and_event_and_nothing_else_is(
 
 
 @pytest.mark.parametrize("difference", PLANTED)
-@pytest.mark.parametrize("back", [0, 1, 2, 3, 4, 8])
+@pytest.mark.parametrize("back", [0, 1, 2, 8])
 def test_a_difference_is_found_wherever_the_ranges_are_cut(
     system: System, monkeypatch: pytest.MonkeyPatch, difference: Difference, back: int
 ) -> None:
@@ -118,23 +128,28 @@ def test_a_difference_is_found_wherever_the_ranges_are_cut(
     assert [(f.difference, f.outbox_seq) for f in findings(system)] == [(difference, seq)]
 
 
-@pytest.mark.parametrize("column", [c for c in BRONZE_EVENTS.columns if c.name != "outbox_seq"])
-def test_an_edit_of_any_column_is_noticed(system: System, column: Any) -> None:
-    seq = drained(system)
-    row = lake_row(system, seq)
-    other = {
-        pa.string(): "another",
-        pa.binary(): b"another",
-        pa.int64(): 1_000_000,
-        pa.int32(): 1_000_000,
-    }.get(column.type)
-    if other is None:
-        other = row["occurred_at"].to_pylist()[0].replace(year=1999)
-    put_instead(system, seq, with_value(row, column.name, other))
-    found = findings(system)
-    assert Difference.DIGEST_MISMATCH in {f.difference for f in found}
-    assert {f.outbox_seq for f in found} <= {seq, seq + 1}
-    assert any(column.name in f.detail for f in found)
+def another(row: pa.Table, column: Column) -> Any:
+    """Return another value than the row's for a column."""
+    kinds = {pa.string(): "another", pa.binary(): b"another", pa.int64(): 10**6, pa.int32(): 10**6}
+    if column.type in kinds:
+        return kinds[column.type]
+    return row[column.name].to_pylist()[0].replace(year=1999)
+
+
+def test_an_edit_of_any_column_is_noticed(system: System) -> None:
+    columns = [column for column in BRONZE_EVENTS.columns if column.name != "outbox_seq"]
+    append(prepare(system), len(columns))
+    drain(system)
+    first = outbox_max(system) - len(columns) + 1
+    for seq, column in enumerate(columns, first):
+        row = lake_row(system, seq)
+        put_instead(system, seq, with_value(row, column.name, another(row, column)))
+    found = {
+        f.outbox_seq: f for f in findings(system) if f.difference == Difference.DIGEST_MISMATCH
+    }
+    assert list(found) == list(range(first, outbox_max(system) + 1))
+    for seq, column in enumerate(columns, first):
+        assert found[seq].detail.endswith(f": {column.name}")
 
 
 def test_events_that_swapped_their_outbox_seqs_are_out_of_order(system: System) -> None:
@@ -146,6 +161,24 @@ def test_events_that_swapped_their_outbox_seqs_are_out_of_order(system: System) 
     assert (Difference.ORDER_INVERSION, seq + 1) in [(f.difference, f.outbox_seq) for f in found]
     mismatched = {f.outbox_seq for f in found if f.difference == Difference.DIGEST_MISMATCH}
     assert mismatched == {seq, seq + 1}
+
+
+def test_events_that_were_queued_out_of_order_are_an_inversion_and_nothing_else(
+    system: System,
+) -> None:
+    append(prepare(system), 6)
+    seq = outbox_max(system) - 2
+    unguarded(
+        system,
+        "update oml.outbox o set chain_seq = o.chain_seq + case o.seq when %s then 1 else -1 end"
+        " where o.seq in (%s, %s)",
+        seq,
+        seq,
+        seq + 1,
+    )
+    drain(system)
+    (found,) = findings(system)
+    assert (found.difference, found.outbox_seq) == (Difference.ORDER_INVERSION, seq + 1)
 
 
 @pytest.mark.parametrize("seq", [0, -5, 10**12])
@@ -193,6 +226,27 @@ def test_what_is_not_drained_yet_is_not_missing(system: System) -> None:
     assert findings(system) == []
 
 
+def test_what_is_drained_while_the_judge_looks_is_not_missing(system: System) -> None:
+    drained(system)
+    with lake_writer(system) as writer:
+        judge = BronzeJudge(writer.source, writer.open(BRONZE_EVENTS))
+        append(system.connect("app"), 4)
+        drain(system)
+        assert list(judge.findings()) == []
+        assert judge.compared == outbox_max(system)
+
+
+def test_rows_of_a_commit_that_a_loss_of_power_left_empty_are_missing(system: System) -> None:
+    append(prepare(system), 9)
+    drain(system, batch_rows=4)
+    lost = batches(system)[1]
+    log = system.lake / BRONZE_EVENTS.location / "_delta_log"
+    (log / f"{2:020}.json").write_bytes(b"")
+    assert [(f.difference, f.outbox_seq) for f in findings(system)] == [
+        (Difference.MISSING_IN_LAKE, seq) for seq in range(lost.frontier + 1, lost.end + 1)
+    ]
+
+
 def test_rows_that_a_crash_left_past_the_frontier_are_judged(system: System) -> None:
     drained(system)
     append(system.connect("app"), 4)
@@ -229,3 +283,38 @@ def test_the_command_exits_2_when_it_cannot_compare(system: System) -> None:
     away = system.oml("reconcile", "--json", env={"OML_DSN": "host=/nonexistent"})
     assert away.returncode == 2
     assert json.loads(away.stderr)["hint"]
+
+
+def test_the_command_exits_2_when_a_file_of_the_table_is_damaged_or_gone(system: System) -> None:
+    drained(system)
+    data = sorted((system.lake / BRONZE_EVENTS.location).glob("*.parquet"))
+    data[0].write_bytes(b"no Parquet")
+    data[1].unlink()
+    done = system.oml("reconcile", "--json")
+    assert done.returncode == 2, done.stdout
+    assert "bronze.events cannot be read" in json.loads(done.stderr)["error"]
+    assert json.loads(done.stderr)["hint"]
+
+
+def test_who_only_looks_makes_no_table(system: System) -> None:
+    append(prepare(system))
+    assert system.oml("reconcile").returncode == 2
+    status = system.oml("lake", "status", "--json")
+    assert status.returncode == 0, status.stderr
+    assert json.loads(status.stdout)["tables"] == {"bronze.events": None}
+    assert list(system.lake.iterdir()) == []
+    assert value(system.superuser, "select count(*) from oml.lake_table") == 0
+
+
+def test_an_auditor_may_look_and_not_drain(system: System) -> None:
+    seq = drained(system)
+    system.bind("auditor", "provider", ["audit"])
+    assert system.oml("reconcile", user="auditor").returncode == 0
+    status = system.oml("lake", "status", "--json", user="auditor")
+    assert json.loads(status.stdout)["tables"] == {"bronze.events": outbox_max(system)}
+    missing(system, seq)
+    assert system.oml("reconcile", user="auditor").returncode == 1
+    append(system.connect("app"))
+    before = delta(system).version()
+    assert system.oml("lake", "drain", "--once", user="auditor").returncode == 2
+    assert delta(system).version() == before

@@ -16,10 +16,22 @@ from lakes import (
     frontier,
     outbox_max,
     prepare,
+    rows,
+    value,
+    wait_until,
 )
 from systems import System
 
 QUICK = {"OML_POLL_INTERVAL_S": "0.05"}
+NOBODY = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_REGION": "nowhere",
+    "AWS_ACCESS_KEY_ID": "nobody",
+    "AWS_SECRET_ACCESS_KEY": "nothing",
+    "max_retries": "0",
+}
+"""Storage options of an object store at a port where nobody listens."""
 
 
 def serve(system: System, **env: str) -> subprocess.Popen[str]:
@@ -123,3 +135,59 @@ def test_an_unknown_role_is_refused(system: System) -> None:
     refused = system.oml("serve", "--role", "baker", "--json")
     assert refused.returncode == 2
     assert "baker" in json.loads(refused.stderr)["error"]
+
+
+def test_it_ends_after_the_batch_in_hand_and_leaves_the_rest(system: System) -> None:
+    append(prepare(system), 400)
+    serving = serve(system, OML_BATCH_ROWS="1")
+    wait_until(system, "select 1 from oml.frontier where seq > 0")
+    end(serving)
+    assert frontier(system) < outbox_max(system), "hundreds of batches were still to come"
+    assert rows(system)[-1][0] == frontier(system)
+    drain(system)
+    expect_exact(system)
+
+
+def test_it_connects_again_when_either_of_its_connections_is_lost(system: System) -> None:
+    app = prepare(system)
+    serving = serve(system)
+    for name in ("oml lake writer", ""):  # the second is the one that reads rows as Arrow
+        append(app, 3)
+        wait_until_drained(system, serving)
+        ended = value(
+            system.superuser,
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where datname = current_database() and application_name = %s",
+            name,
+        )
+        assert ended == 1
+    append(app, 3)
+    wait_until_drained(system, serving)
+    messages = end(serving)
+    assert messages.count("connected") == 3
+    assert sum(message.startswith("connection lost") for message in messages) == 2
+    expect_exact(system)
+
+
+def test_it_waits_for_an_object_store_that_is_away(system: System) -> None:
+    append(prepare(system), 3)
+    serving = serve(
+        system, OML_LAKE_URL="s3://lake/here", OML_LAKE_STORAGE_OPTIONS=json.dumps(NOBODY)
+    )
+    assert serving.stderr is not None
+    seen = [json.loads(serving.stderr.readline())["message"] for _ in range(4)]
+    assert seen[0] == "connected"
+    assert all(message.startswith("bronze.events cannot be reached") for message in seen[1:])
+    end(serving)
+    assert frontier(system) == 0
+
+
+def test_its_sessions_are_not_idle_in_a_transaction_between_drains(system: System) -> None:
+    app = prepare(system)
+    serving = serve(system)
+    for _ in range(3):
+        append(app, 3)
+        wait_until_drained(system, serving)
+        idle = "select count(*) from pg_stat_activity where datname = current_database()"
+        assert value(system.superuser, f"{idle} and state like 'idle in transaction%%'") == 0
+    end(serving)
