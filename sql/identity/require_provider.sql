@@ -8,6 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  unlisten oml_restricted; -- fails inside maintenance that runs another's code: see oml_append
   if not exists (
     select from oml.membership m
     where m.login = session_user and m.tenant = 'provider' and m.permissions && require_provider.permissions

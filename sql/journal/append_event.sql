@@ -60,6 +60,12 @@ begin
       message = format('the chain of tenant %s has no chain_head row', append_event.tenant_id),
       hint = 'It was removed behind OML''s back, or a restore was partial. Restore it before anything is appended.';
   end if;
+  if chain.signer is null or chain.kid is null or chain.deployment_id is null then
+    raise exception using
+      errcode = 'OM042',
+      message = 'the deployment''s settings lack its signer, signing key or id',
+      hint = 'Rows of oml.setting were removed behind OML''s back. Restore them before anything is appended.';
+  end if;
 
   if idempotency_key is not null then
     select j.tenant_id, j.seq, j.event_id, j.hash, j.request_digest into head

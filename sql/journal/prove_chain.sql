@@ -18,6 +18,8 @@ page = plpy.prepare('select * from oml.chain_page($1::uuid, $2)', ['text', 'bigi
 known = plpy.prepare('select max(o.chain_seq) as seq from oml.outbox o where o.tenant_id = $1::uuid', ['text'])
 
 def prove(subject, chain_id):
+    # Read before the rows: each query has a snapshot of its own, and the chain may grow meanwhile.
+    reached = plpy.execute(known, [chain_id])[0]['seq'] or 0
     after = 0
     while subject.finding is None:
         rows = plpy.execute(page, [chain_id, after])
@@ -25,7 +27,7 @@ def prove(subject, chain_id):
             break
         chain.verify_rows(subject, rows)
         after = rows[len(rows) - 1]['seq']
-    subject.expect_head(plpy.execute(known, [chain_id])[0]['seq'] or 0, 'the outbox')
+    subject.expect_head(reached, 'the outbox')
     return subject.verdict()
 
 provider = chain.Provider(chain.uuid.UUID(provider_id).bytes)

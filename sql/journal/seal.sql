@@ -51,14 +51,14 @@ if key.kid != signing_kid:
         f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
         'Put the deployment\'s key back: an event signed by another key could never be verified.']
 now = core.envelope.now_us()
-event_id = core.envelope.uuid7(now // 1000)
 try:
+    event_id = core.envelope.uuid7(now // 1000)
     data, digest = core.seal.seal(key, protected, (
         deployment_id, seq, prev_hash, tenant_id, core.envelope.VERSION, artifact_id, now, auth,
         app_version, caused_by, ciphertext_digest, dek_id, entity_id, entity_type, event_id,
         impersonation, invocation_id, operation, pii_class, plaintext_digest,
         payload.encode('utf-8'), principal, subject_id, schema_version, type, artifact_version, writer))
-except (OverflowError, UnicodeError) as error:
+except (OverflowError, ValueError) as error:
     return None, None, None, None, None, ['OM017', f'the event cannot be encoded: {error}', 'Check the payload and the claims.']
 return event_id.hex(), now, key.kid, digest, data, None
 $python$;

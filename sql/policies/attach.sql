@@ -11,6 +11,10 @@ as $$
 declare
   table_name text;
 begin
+  -- Every function of ours looks at membership first: whoever holds another lock holds this one too.
+  if to_regclass('oml.membership') is not null then
+    lock table oml.membership in access exclusive mode;
+  end if;
   perform oml.create_tables();
   alter table oml.outbox alter column seq set default oml.draw_outbox_seq();
   for table_name in

@@ -41,6 +41,7 @@ grant usage on schema @extschema@ to oml_owner;
 do $attach$
 begin
   if pg_catalog.to_regclass('oml.journal') is not null then
+    lock table oml.membership in access exclusive mode;
     alter table oml.outbox alter column seq set default oml.draw_outbox_seq();
     perform oml.attach_guards();
   end if;

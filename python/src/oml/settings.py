@@ -31,13 +31,13 @@ class Settings(BaseSettings):
     """Where the lake is, instead of where the database says."""
     lake_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
     """Options of the lake's object store, such as AWS_ENDPOINT_URL."""
-    batch_rows: Annotated[int, Field(ge=1)] = 10_000
+    batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Most outbox rows in one batch of the lake writer."""
-    batch_bytes: Annotated[int, Field(ge=1)] = 64 * 1024 * 1024
+    batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
     """Most payload bytes in one batch; a single larger row still goes, alone."""
-    poll_interval_s: Annotated[float, Field(gt=0)] = 0.25
+    poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 0.25
     """Seconds between two looks of the lake writer at the outbox."""
-    cut_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    cut_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds a cut waits for open transactions before it reports who holds it back."""
 
     @classmethod

@@ -71,7 +71,7 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "bytes": cbor.byte_string,
     "text": cbor.text_string,
 }
-_PLAN = tuple((cbor.text_string(f.key), _ENCODERS[f.kind]) for f in FIELDS)
+_PLAN = tuple((cbor.text_string(f.key), _ENCODERS[f.kind], f.required) for f in FIELDS)
 _BY_KEY = {f.key: f for f in FIELDS}
 _REQUIRED = frozenset(f.key for f in FIELDS if f.required)
 
@@ -89,14 +89,16 @@ def encode_map(values: tuple[Any, ...]) -> bytes:
     """Encode one value a field, in the order of FIELDS; None leaves the field out.
 
     Byte fields take bytes, text fields str, unsigned fields int. Raises OverflowError or
-    UnicodeEncodeError on a value CBOR cannot hold.
+    UnicodeEncodeError on a value CBOR cannot hold, ValueError where a required one is missing.
     """
     parts = [b""]
     count = 0
-    for (key, encode), value in zip(_PLAN, values, strict=True):
+    for (key, encode, required), value in zip(_PLAN, values, strict=True):
         if value is not None:
             parts += (key, encode(value))
             count += 1
+        elif required:
+            raise ValueError(f"the required field {key[1:].decode()} has no value")
     parts[0] = cbor.head(cbor.MAP, count)
     return b"".join(parts)
 

@@ -16,7 +16,10 @@ def connect(
     """
     try:
         return psycopg.connect(
-            dsn or "", autocommit=autocommit, fallback_application_name=application_name
+            dsn or "",
+            autocommit=autocommit,
+            fallback_application_name=application_name,
+            client_encoding="UTF8",
         )
     except psycopg.Error as error:
         raise from_postgres(error) from None

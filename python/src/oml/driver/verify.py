@@ -21,7 +21,7 @@ from oml.core.chain import (
     unlisted,
     verify_rows,
 )
-from oml.errors import UsageError, from_postgres
+from oml.errors import OmlError, UsageError, from_postgres
 
 _PAGE_ROWS = 2000
 
@@ -55,7 +55,14 @@ class ChainReader:
 
     def deployment_id(self) -> str:
         """Return the deployment's id, which is the provider tenant's."""
-        return str(self._rows("select oml.deployment_id()")[0]["deployment_id"])
+        text = str(self._rows("select oml.deployment_id()")[0]["deployment_id"])
+        try:
+            return str(uuid.UUID(text))
+        except ValueError:
+            raise OmlError(
+                f"oml.setting names the deployment {text!r}, which is no id",
+                "It was changed behind OML's back: nothing can be verified until it is put back.",
+            ) from None
 
     def known_heads(self) -> dict[str, KnownHead]:
         """Return {tenant id: what oml.tenant and the outbox know of it}."""
@@ -127,8 +134,9 @@ def _prove(
     heads: dict[str, KnownHead],
     progress: Callable[[int], None],
 ) -> Verdict:
+    # Before the rows: the chain may grow meanwhile. A tenant not known yet was made since, or is gone.
+    known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)
     verify_rows(chain, reader.chain(tenant_id, progress))
-    known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)  # made since, or gone
     chain.expect_head(known.seq if known else 0, "the outbox")
     verdict = chain.verdict()
     if verdict.ok and (known is None or known.name != chain.tenant):

@@ -98,7 +98,14 @@ class Source:
 
     def state(self) -> State:
         """Read the frontier, the outbox's end and the lake's settings."""
-        return State(*self._rows("select * from oml.lake_state()")[0])
+        found = self._rows("select * from oml.lake_state()")
+        if not found:
+            raise DatabaseError(
+                "OM065",
+                "oml.frontier lacks its row",
+                "It was removed behind OML's back: insert into oml.frontier (name) values ('lake').",
+            )
+        return State(*found[0])
 
     def cut_limit(self) -> int:
         """Return the highest outbox seq visible now (fence, step 1)."""
@@ -156,7 +163,11 @@ class Source:
     def batch_end(self, after: int, limit: int, max_rows: int, max_bytes: int) -> int | None:
         """Return the last seq of the batch that starts after ``after``; None when there is none."""
         end = self._value(
-            "select oml.lake_batch_end(%s, %s, %s, %s)", after, limit, max_rows, max_bytes
+            "select oml.lake_batch_end(%s::bigint, %s::bigint, %s::int, %s::bigint)",
+            after,
+            limit,
+            max_rows,
+            max_bytes,
         )
         return None if end is None else int(end)
 

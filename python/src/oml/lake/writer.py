@@ -54,6 +54,7 @@ class LakeWriter:
         self._places: dict[str, Place] = {}
         self._unmade: dict[str, Place] = {}
         self._checked = False
+        self._reached: int | None = None
 
     def drain(
         self,
@@ -68,7 +69,7 @@ class LakeWriter:
         """
         state = self.source.state()
         report = Drained(state.frontier, state.frontier, state.outbox_max)
-        if self._checked and state.outbox_max == state.frontier:
+        if state.outbox_max == state.frontier == self._reached:
             return report
         while True:
             try:
@@ -90,7 +91,8 @@ class LakeWriter:
         made: Cut = cut(
             self.source, reached, state.fence_synchronous_commit, self.settings.cut_timeout_s
         )
-        report.frontier, report.outbox_max = reached, max(state.outbox_max, made.limit or 0)
+        self._reached = report.frontier = reached
+        report.outbox_max = max(state.outbox_max, made.limit or 0)
         report.held_back, report.holders = made.reason, tuple(map(str, made.holders))
         if made.limit is None:
             return
@@ -102,7 +104,7 @@ class LakeWriter:
             failpoint("batch.committed")
             self.source.advance(end)
             failpoint("batch.advanced")
-            reached = report.frontier = end
+            self._reached = reached = report.frontier = end
             report.batches += 1
             if progress is not None:
                 progress(reached, made.limit)
@@ -186,14 +188,15 @@ class LakeWriter:
         """Complete what a crash, a rival or a rolled-back table left; return the seq reached.
 
         A table ahead of the frontier holds a batch whose bounds it records: the others get that
-        same batch. A table behind the frontier gets the outbox's rows again. The tables are loaded
+        same batch, which was fenced when it was cut. Rows beyond every table are not recovered but
+        cut anew, wherever the frontier stands: it proves no fence. The tables are loaded
         before the database is asked, so that a rival's progress cannot look like a fork.
         """
         opened = {table.name: self._open(table) for table in self.tables}
         state = self.source.state()
         cursors = {name: table.cursor for name, table in opened.items()}
-        reached = max(state.frontier, *cursors.values())
-        self._check_against_outbox(opened, state, reached)
+        reached = max(cursors.values())
+        self._check_against_outbox(opened, state, max(state.frontier, reached))
         recorded = [b for b in (table.bounds for table in opened.values()) if b is not None]
         for table in self.tables:
             cursor = cursors[table.name]
