@@ -103,7 +103,7 @@ class Source:
             raise DatabaseError(
                 "OM065",
                 "oml.frontier lacks its row",
-                "It was removed behind OML's back: insert into oml.frontier (name) values ('lake').",
+                "It was removed: insert into oml.frontier (name) values ('lake') as a superuser.",
             )
         return State(*found[0])
 
