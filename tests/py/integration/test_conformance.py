@@ -113,16 +113,22 @@ def test_an_append_of_no_rows_commits_its_transaction(place: str) -> None:
     assert DeltaTable(place).version() == 1
 
 
+def clean_log(place: str) -> DeltaTable:
+    """Fold the log into a checkpoint and remove what that makes superfluous."""
+    table = DeltaTable(place)
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    time.sleep(1.1)  # files younger than the retention stay, and they are dated in milliseconds
+    table = DeltaTable(place)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return table
+
+
 def test_transactions_outlive_all_maintenance(place: str) -> None:
     for number in range(1, 6):
         append(DeltaTable(place), number, rows(number))
     DeltaTable(place).optimize.compact()
-    table = DeltaTable(place)
-    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
-    time.sleep(1.1)
-    table = DeltaTable(place)
-    table.create_checkpoint()
-    table.cleanup_metadata()
+    table = clean_log(place)
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     assert not (Path(place) / "_delta_log" / f"{1:020}.json").exists()
     assert DeltaTable(place).transaction_version(APP) == 5
@@ -138,13 +144,7 @@ def test_custom_metadata_does_not_outlive_a_log_clean_up_so_bounds_are_transacti
     write_deltalake(DeltaTable(place), rows(1), mode="append", commit_properties=noted)
     assert any(entry.get("bounds") == "0,1" for entry in DeltaTable(place).history())
     append(DeltaTable(place), 2, rows(2))
-    DeltaTable(place).alter.set_table_properties(
-        {"delta.logRetentionDuration": "interval 0 seconds"}
-    )
-    time.sleep(1.1)
-    table = DeltaTable(place)
-    table.create_checkpoint()
-    table.cleanup_metadata()
+    clean_log(place)
     assert not any("bounds" in entry for entry in DeltaTable(place).history())
     assert DeltaTable(place).transaction_version(APP) == 2
 

@@ -111,11 +111,12 @@ def test_a_frontier_beyond_the_outbox_is_refused(system: System) -> None:
 def test_a_version_without_its_bounds_is_refused(system: System) -> None:
     drained(system)
     table = delta(system)
-    properties = CommitProperties(app_transactions=[Transaction(APP_ID, outbox_max(system) + 1)])
+    version = outbox_max(system) + 1
+    properties = CommitProperties(app_transactions=[Transaction(APP_ID, version)])
     empty = BRONZE_EVENTS.arrow_schema().empty_table()
     write_deltalake(table, empty, mode="append", commit_properties=properties)
     append(system.connect("app"), 5)
-    refused(system, "bronze.events", "records")
+    refused(system, f"bronze.events stands at {version} but records")
 
 
 def test_another_deployments_table_is_refused(system: System) -> None:

@@ -144,9 +144,8 @@ def test_an_edit_of_any_column_is_noticed(system: System) -> None:
     for seq, column in enumerate(columns, first):
         row = lake_row(system, seq)
         put_instead(system, seq, with_value(row, column.name, another(row, column)))
-    found = {
-        f.outbox_seq: f for f in findings(system) if f.difference == Difference.DIGEST_MISMATCH
-    }
+    edits = [f for f in findings(system) if f.difference == Difference.DIGEST_MISMATCH]
+    found = {f.outbox_seq: f for f in edits}
     assert list(found) == list(range(first, outbox_max(system) + 1))
     for seq, column in enumerate(columns, first):
         assert found[seq].detail.endswith(f": {column.name}")
@@ -307,8 +306,8 @@ def test_who_only_looks_makes_no_table(system: System) -> None:
 
 
 def test_an_auditor_may_look_and_not_drain(system: System) -> None:
-    seq = drained(system)
     system.bind("auditor", "provider", ["audit"])
+    seq = drained(system)
     assert system.oml("reconcile", user="auditor").returncode == 0
     status = system.oml("lake", "status", "--json", user="auditor")
     assert json.loads(status.stdout)["tables"] == {"bronze.events": outbox_max(system)}

@@ -134,7 +134,7 @@ def _prove(
     heads: dict[str, KnownHead],
     progress: Callable[[int], None],
 ) -> Verdict:
-    # Before the rows: the chain may grow meanwhile. A tenant not known yet was made since or is gone.
+    # Before the rows: the chain may grow meanwhile. A tenant not known yet is new or is gone.
     known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)
     verify_rows(chain, reader.chain(tenant_id, progress))
     chain.expect_head(known.seq if known else 0, "the outbox")

@@ -187,9 +187,15 @@ class OpenTable:
         )
 
     def count(self) -> int:
-        """Count the rows by reading them, and not by what the log says of its files."""
-        stream = pa.RecordBatchReader.from_stream(self.delta.scan(columns=["outbox_seq"]))
-        return sum(batch.num_rows for batch in stream)
+        """Count the rows by reading them, and not by what the log says of its files.
+
+        Raises LakeUnavailable as ``scan`` does.
+        """
+        try:
+            stream = pa.RecordBatchReader.from_stream(self.delta.scan(columns=["outbox_seq"]))
+            return sum(batch.num_rows for batch in stream)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._unreachable(error) from error
 
     def append(self, rows: pa.Table, bounds: Bounds) -> None:
         """Commit one batch through this very object. Any exception leaves the outcome unknown."""
