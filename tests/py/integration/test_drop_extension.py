@@ -53,9 +53,10 @@ def expect_chain(system: System, events: int) -> None:
 
 
 def says_gone(error: psycopg.Error) -> bool:
-    """Whether the error says that something was dropped; PostgreSQL has two ways to say so."""
+    """Whether the error says that something was dropped; PostgreSQL has several ways to say so."""
     return error.sqlstate in GONE or (
-        error.sqlstate == "XX000" and str(error).startswith("cache lookup failed for")
+        error.sqlstate == "XX000"
+        and str(error).startswith(("cache lookup failed for", "could not open relation with OID"))
     )
 
 
