@@ -28,7 +28,7 @@ ONCE_A_TABLE = {"table.created", "table.recorded"}
 ONCE_A_DRAIN = {"cut.limit-read", "cut.holders-ended", "cut.fenced"}
 ONCE_A_BATCH = [name for name in FAILPOINTS if name not in ONCE_A_TABLE | ONCE_A_DRAIN]
 SMALL = {"OML_BATCH_ROWS": "3", "OML_POLL_INTERVAL_S": "0.01"}
-KILLS = 10
+KILLS = 6
 EVENTS_EACH = 20
 
 
