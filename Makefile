@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup install demo docs docs-check test lint bench clean
 
+# Exported and not quoted into a command: a file's name may hold anything.
+export INPUT
+
 export PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
 
 BIN := .venv/bin
@@ -24,7 +27,7 @@ install: setup
 	@scripts/install-extension
 
 demo: install
-	@INPUT='$(INPUT)' $(BIN)/python demo/demo.py
+	@$(BIN)/python demo/demo.py
 
 docs: install
 	@$(BIN)/python -m docs.generator
@@ -41,7 +44,7 @@ lint: setup
 	@scripts/lint
 
 bench: install
-	@echo 'The benchmarks are bench/bench_*.py.'
+	@[ -n "$(wildcard bench/bench_*.py)" ] || echo 'There are no benchmarks yet.'
 	@for bench in $(wildcard bench/bench_*.py); do echo "== $$bench"; $(BIN)/python $$bench || exit; done
 
 clean:

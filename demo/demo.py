@@ -109,7 +109,7 @@ def demonstrate(source: Input, system: DevSystem) -> None:
 
         say("comparing every row of Delta with the journal")
         verified = verify(application, source, system.dsn, root_key)
-        delta = pl.scan_delta(f"{system.lake_url.removeprefix('file://')}/bronze/events/g1")
+        delta = pl.scan_delta(Path(system.dir) / "lake/bronze/events/g1")
         counts = compare(superuser, delta)
         judged = run_json(system.dsn, "reconcile")
         expect(judged["ok"], f"oml reconcile found {judged['findings']}")
@@ -280,6 +280,8 @@ def leave(system: DevSystem) -> None:
         return
     shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     print(f'\nexplore:  psql "{system.dsn}"')
+    print("          select * from oml_verify_chain('provider');")
+    print(f'tables:   psql "{system.superuser_dsn}" -c "select * from oml.journal limit 5"')
     print(f'          .venv/bin/oml verify --dsn "{system.dsn}"')
     print(f"stop:     .venv/bin/oml dev down --dir {shown}")
 

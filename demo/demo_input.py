@@ -65,7 +65,15 @@ def choose(named: str) -> tuple[Path, str | None]:
     """
     if named:
         path = Path(named)
-        if not path.is_file():
+        try:
+            regular = path.is_file()
+        except OSError as error:
+            raise UsageError(
+                f"INPUT={named}: {error.strerror}", "Name a file you may read."
+            ) from None
+        if regular and not os.access(path, os.R_OK):
+            raise UsageError(f"INPUT={named} cannot be read", "Name a file you may read.")
+        if not regular:
             raise UsageError(f"INPUT={named} is not a file", "Name a text file: make demo INPUT=…")
         return path, None
     if _readable(DEFAULT):

@@ -6,6 +6,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform oml.require_genesis();
   return (select s.value from oml.setting s where s.name = 'deployment_id');
 end
 $$;

@@ -8,6 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform oml.require_genesis();
   unlisten oml_restricted; -- fails inside maintenance that runs another's code: see oml_append
   if not exists (
     select from oml.membership m

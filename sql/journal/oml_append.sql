@@ -26,6 +26,7 @@ begin
   -- or autovacuum, where session_user is that other's. PostgreSQL flags such operations; UNLISTEN is
   -- refused in them and does nothing elsewhere. So nobody acts with the rights of who maintains a table.
   unlisten oml_restricted;
+  perform oml.require_genesis();
 
   -- RLS shows a session its own memberships only, so a stranger's tenant looks like no tenant.
   select m.tenant_id, m.principal, count(*) over () as tenants, e.*

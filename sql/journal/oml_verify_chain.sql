@@ -11,6 +11,7 @@ declare
   chain_id uuid;
   proof record;
 begin
+  perform oml.require_genesis();
   select t.tenant_id into chain_id from oml.tenant t where t.name = oml_verify_chain.tenant;
   perform oml.require_audit(chain_id);
   select p.* into proof

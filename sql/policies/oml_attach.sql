@@ -6,12 +6,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if to_regclass('oml.journal') is null then
-    raise exception using
-      errcode = 'OM021',
-      message = 'there is no journal in this database to attach to',
-      hint = 'Run genesis first: select oml_genesis(''name'').';
-  end if;
+  perform oml.require_genesis();
   perform oml.attach();
 end
 $$;

@@ -8,6 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform oml.require_genesis();
   if current_setting('transaction_read_only')::bool then
     perform oml.refuse_read_only();
   end if;

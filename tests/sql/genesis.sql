@@ -1,7 +1,7 @@
 -- Genesis: once a database, by a superuser, and whole or not at all.
 begin;
 \ir shared/refused.sql
-select plan(59);
+select plan(80);
 
 select value as signer from oml.setting where name = 'signer' \gset
 
@@ -44,9 +44,13 @@ $$;
 
 -- OM021.
 select pg_temp.no_genesis(
-  'select oml_attach()', 'OM021', 'there is no journal in this database to attach to', '%oml_genesis(%',
-  'before its genesis there is nothing to attach to'
-);
+  statement, 'OM021', 'there is no journal in this database', '%oml_genesis(%', format('before its genesis nothing goes: %s', statement)
+)
+from unnest(array[
+  'select oml_attach()', 'select oml_append(''invoice.exported'', ''{}'')', 'select oml_create_tenant(''globex'')',
+  'select oml_verify_chain(''globex'')', 'select oml_configure(''lake_url'', ''file:///lake'')', 'select oml.lake_state()',
+  'select oml.deployment_id()', 'select oml_register_event_type(''invoice.exported'')'
+]) as statement;
 -- OM005.
 select pg_temp.no_genesis(
   format('select oml_genesis(%L, signer => %L)', name, :'signer'), 'OM005', format('%L is not a deployment name', name),

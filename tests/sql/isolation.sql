@@ -1,7 +1,7 @@
 -- One tenant never reaches another: no table is open to a login, and each function keeps to its caller.
 begin;
 \ir shared/refused.sql
-select plan(381);
+select plan(386);
 
 create role clerk login in role oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
 create schema clerk authorization clerk;

@@ -95,7 +95,7 @@ select set_eq(
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),
     ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),
     ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
-    ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'),
+    ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'), ('require_genesis', '{oml_fleet,oml_owner}'),
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'),

@@ -1,6 +1,6 @@
 -- What the extension consists of, and what it leaves outside itself.
 begin;
-select plan(209);
+select plan(210);
 
 create temporary table member as
 select d.classid, d.objid from pg_depend d join pg_extension e on e.oid = d.refobjid

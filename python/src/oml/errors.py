@@ -12,6 +12,14 @@ EXIT_FINDINGS = 1
 EXIT_COULD_NOT_RUN = 2
 
 _SERIALIZATION = {"40001", "40P01"}
+# Of errors before a session, which have no SQLSTATE: those of a server that will be there.
+_STARTING = (
+    "the database system is ",
+    "sorry, too many clients",
+    "remaining connection slots",
+    "terminating connection",
+)
+_BAD_DSN = ("connection option", "connection info string", "in URI", "in connection")
 _NOT_INSTALLED = {"3F000", "42883", "42P01"}
 
 
@@ -52,6 +60,15 @@ class DatabaseError(OmlError):
         """Whether there is no session: never connected, or lost (its outcome is then unknown)."""
         return self.sqlstate is None or self.sqlstate[:2] == "08" or self.sqlstate[:3] == "57P"
 
+    @property
+    def passing(self) -> bool:
+        """Whether waiting may mend it: a server that is away, and not a DSN or login it refuses."""
+        if self.retryable:
+            return True
+        refused = "FATAL:" in self.message and not any(s in self.message for s in _STARTING)
+        bad = any(words in self.message for words in _BAD_DSN)
+        return self.disconnected and not (self.sqlstate is None and (refused or bad))
+
 
 def from_postgres(error: "psycopg.Error") -> DatabaseError:
     """Turn a psycopg error into ours, keeping the server's SQLSTATE, message and hint.
@@ -73,6 +90,9 @@ def _hint(error: DatabaseError) -> str | None:
         )
     if error.hint:
         return None
+    denied = ("permission denied for function", "permission denied for schema oml")
+    if error.sqlstate == "42501" and error.message.startswith(denied):
+        return "Grant the login oml_daemon to run the lake, oml_auditor to read and verify."
     if error.disconnected:
         return "Check that the server runs and the DSN (--dsn, OML_DSN or the PG* variables)."
     if error.retryable:

@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Most outbox rows in one batch of the lake writer."""
     batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
-    """Most payload bytes in one batch; a single larger row still goes, alone."""
+    """Most bytes of envelopes in one batch; a single larger row still goes, alone."""
     poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 0.25
     """Seconds between two looks of the lake writer at the outbox."""
     cut_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oml import __version__
+from oml import __version__, cli
 from oml.core import keys
+from oml.errors import EXIT_COULD_NOT_RUN
 
 
 def oml(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -86,3 +87,18 @@ def test_heavy_libraries_are_not_loaded_before_they_are_needed() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_a_fault_of_the_program_is_not_taken_for_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """As a Rust library raises it."""
+
+    for fault in (ZeroDivisionError("fault"), PanicException("panic")):
+
+        def fail(*_: object, fault: BaseException = fault, **__: object) -> None:
+            raise fault
+
+        monkeypatch.setattr(cli, "app", fail)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == EXIT_COULD_NOT_RUN

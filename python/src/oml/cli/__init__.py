@@ -1,6 +1,7 @@
 """The command line: one module a command group, no logic."""
 
 import sys
+import traceback
 
 import typer
 
@@ -40,16 +41,19 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(EXIT_COULD_NOT_RUN)
-    except Exception as error:
+    except BaseException as error:  # a panic of a Rust library is no Exception
+        if isinstance(error, SystemExit):
+            raise
         expected = _expected(error)
         if expected is None:
-            raise
+            traceback.print_exception(error)
+            sys.exit(EXIT_COULD_NOT_RUN)  # 1 would mean that something was found
         _report(expected, as_json="--json" in arguments)
         sys.exit(expected.exit_code)
     sys.exit(result if isinstance(result, int) else 0)
 
 
-def _expected(error: Exception) -> OmlError | None:
+def _expected(error: BaseException) -> OmlError | None:
     """Return the error as one of ours, or None if it is a fault of the program."""
     if isinstance(error, OmlError):
         return error
@@ -58,6 +62,8 @@ def _expected(error: Exception) -> OmlError | None:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return OmlError(f"{where}{error.strerror or error}")
+    if type(error).__name__ == "PanicException":
+        return OmlError(f"a library failed: {error}", "Check the lake's URL and what lies there.")
     psycopg = sys.modules.get("psycopg")
     if psycopg is not None and isinstance(error, psycopg.Error):
         return from_postgres(error)

@@ -8,10 +8,23 @@ from typing import Annotated
 
 import typer
 
+from oml.errors import UsageError
+
+
+def _not_empty(dsn: str | None) -> str | None:
+    if dsn == "":
+        raise UsageError("--dsn is empty", "Leave it out to use OML_DSN or the PG* variables.")
+    return dsn
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 DsnOption = Annotated[
     str | None,
-    typer.Option("--dsn", help="libpq connection string (default: OML_DSN or the PG* variables)."),
+    typer.Option(
+        "--dsn",
+        callback=_not_empty,
+        help="libpq connection string (default: OML_DSN or the PG* variables).",
+    ),
 ]
 
 _PIPE_WIDTH = 200  # columns of a table that is not shown on a terminal

@@ -102,7 +102,8 @@ def load(path: str, forbidden_directory: str | None = None) -> tuple[SigningKey,
         raise KeyFileError(
             "OM030",
             f"signing key {path} does not exist",
-            f"Create one as the server's OS user: oml keys generate --out {path}",
+            "Put the deployment's key back. Before genesis, create one as the server's OS user: "
+            f"oml keys generate --out {path}",
         ) from None
     except OSError as error:
         raise KeyFileError(

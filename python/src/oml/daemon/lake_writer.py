@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tenacity import Retrying, retry_if_exception, stop_never, wait_exponential_jitter
 
-from oml.errors import DatabaseError
+from oml.errors import DatabaseError, OmlError
 from oml.lake.source import Source
 from oml.lake.table import LakeError
 from oml.lake.writer import LakeWriter
@@ -19,7 +19,7 @@ _LONGEST_BACKOFF_S = 30.0
 
 @dataclass
 class LakeWriterRole:
-    """Runs until ``stop`` is set. A lost database is waited for; a forked lake ends the role."""
+    """Runs until ``stop`` is set. A lost database or store is waited for; a fork ends it."""
 
     dsn: str | None
     settings: Settings
@@ -33,11 +33,13 @@ class LakeWriterRole:
         """
         attempts = Retrying(
             retry=retry_if_exception(_passing),
-            wait=wait_exponential_jitter(self.settings.poll_interval_s, _LONGEST_BACKOFF_S),
+            wait=wait_exponential_jitter(
+                multiplier=self.settings.poll_interval_s, max=_LONGEST_BACKOFF_S
+            ),
             stop=stop_never,
             sleep=self._pause,
             before_sleep=lambda state: log.warning(
-                "database away: %s", state.outcome.exception() if state.outcome else ""
+                "%s", _away(state.outcome.exception() if state.outcome else None)
             ),
             reraise=True,
         )
@@ -60,19 +62,13 @@ class LakeWriterRole:
                     self._drain(writer)
                     worked = True
                     self.stop.wait(self.settings.poll_interval_s)
-        except DatabaseError as error:
+        except (DatabaseError, LakeError) as error:
             if not (worked and _passing(error)):
                 raise
-            log.warning("connection lost: %s", error.message)
+            log.warning("%s", _away(error, "connection lost"))
 
     def _drain(self, writer: LakeWriter) -> None:
-        try:
-            report = writer.drain(stop=self.stop.is_set)
-        except LakeError as error:
-            if not error.retryable:
-                raise
-            log.warning("%s", error.message)
-            return
+        report = writer.drain(stop=self.stop.is_set)
         if report.batches or report.recovered_rows:
             log.info(
                 "drained %d batches, %s rows, frontier %d",
@@ -83,4 +79,12 @@ class LakeWriterRole:
 
 
 def _passing(error: BaseException) -> bool:
-    return isinstance(error, DatabaseError) and (error.disconnected or error.retryable)
+    if isinstance(error, LakeError):
+        return error.retryable
+    return isinstance(error, DatabaseError) and error.passing
+
+
+def _away(error: BaseException | None, of_database: str = "database away") -> str:
+    what = "lake away" if isinstance(error, LakeError) else of_database
+    hint = error.hint if isinstance(error, OmlError) else None
+    return f"{what}: {error}{f' ({hint})' if hint else ''}"

@@ -3,7 +3,7 @@
 import psycopg
 from psycopg.rows import TupleRow
 
-from oml.errors import from_postgres
+from oml.errors import UsageError, from_postgres
 
 
 def connect(
@@ -12,8 +12,11 @@ def connect(
     """Open a connection from a libpq conninfo string or URI, else from the PG* variables.
 
     ``application_name`` is what pg_stat_activity shows unless the DSN or PGAPPNAME says other.
-    Raises DatabaseError if the server cannot be reached, refuses, or the DSN does not parse.
+    Raises UsageError for an empty DSN, DatabaseError if the server cannot be reached, refuses, or
+    the DSN does not parse.
     """
+    if dsn == "":
+        raise UsageError("the DSN is empty", "Leave --dsn out to use OML_DSN or the PG* variables.")
     try:
         return psycopg.connect(
             dsn or "",

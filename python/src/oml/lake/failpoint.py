@@ -6,6 +6,8 @@
 import os
 import signal
 
+from oml.errors import UsageError
+
 FAILPOINTS = (
     "cut.limit-read",
     "cut.holders-ended",
@@ -24,11 +26,18 @@ _passes: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
-    """Die by SIGKILL here if OML_FAILPOINT says so; otherwise do nothing."""
+    """Die by SIGKILL here if OML_FAILPOINT says so; otherwise do nothing.
+
+    Raises UsageError for a place that does not exist: a crash test must not pass without a crash.
+    """
     wanted = os.environ.get("OML_FAILPOINT")
     if wanted is None:
         return
     place, _, nth = wanted.partition(":")
+    if place not in FAILPOINTS or not (nth or "1").isdecimal():
+        raise UsageError(
+            f"OML_FAILPOINT={wanted} names no place", f"Places: {', '.join(FAILPOINTS)}."
+        )
     if place == name:
         _passes[name] = _passes.get(name, 0) + 1
         if _passes[name] == int(nth or 1):

@@ -5,8 +5,10 @@ commit whose snapshot lacks a rival's commit with the same application id, so a 
 fails ours. A fresh load between check and commit would take that away.
 """
 
+import os
 import re
 from dataclasses import dataclass
+from urllib.request import url2pathname
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
@@ -22,6 +24,7 @@ _FRONTIER_ID = f"{APP_ID}/frontier"
 _END_ID = f"{APP_ID}/batch_end"
 _CHECKPOINT_EVERY = "50"
 _LONGEST_REASON = 400
+_PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
 
 
 class LakeError(OmlError):
@@ -74,6 +77,7 @@ class Place:
         try:
             delta = DeltaTable(self.url, storage_options=self.storage_options)
         except TableNotFoundError:
+            self._require_entry()
             return None
         except DeltaError as error:
             raise LakeError(
@@ -88,6 +92,20 @@ class Place:
         opened = OpenTable(self, delta)
         opened.check_identity()
         return opened
+
+    def _require_entry(self) -> None:
+        """Tell a table that is not there from one in a directory this user may not enter."""
+        if not self.url.startswith("file://"):
+            return
+        try:
+            os.stat(url2pathname(self.url.removeprefix("file://")) + "/_delta_log")
+        except PermissionError as error:
+            raise LakeUnavailable(
+                f"{self.table.name} cannot be reached at {self.url}: {error.strerror}",
+                _PERMISSION_HINT,
+            ) from None
+        except OSError:
+            return
 
     def create(self) -> "OpenTable":
         """Make the table, or open it if another creator was first.
@@ -112,7 +130,7 @@ class Place:
             if opened is None:
                 raise LakeUnavailable(
                     f"{self.table.name} cannot be created at {self.url}: {_said(error)}",
-                    "Check the lake's URL and that its store can be written to.",
+                    hint_for(error, "Check the lake's URL and that its store can be written to."),
                 ) from error
             return opened
         failpoint("table.created")
@@ -120,6 +138,11 @@ class Place:
         if opened is None:
             raise LakeError(f"{self.table.name} vanished from {self.url} as it was created")
         return opened
+
+
+def hint_for(error: BaseException, otherwise: str) -> str:
+    """Return what to do about a failed write; a missing permission is no passing fault."""
+    return _PERMISSION_HINT if "Permission denied" in str(error) else otherwise
 
 
 class OpenTable:

@@ -5,19 +5,24 @@ in PostgreSQL is a cache. A batch (frontier, end] is a fixed set of rows, becaus
 whoever repeats it writes the same rows or finds that they are there.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from oml.errors import UsageError
 from oml.lake.cut import Cut, cut
 from oml.lake.failpoint import failpoint
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, by_transaction
-from oml.lake.table import Bounds, LakeError, LakeUnavailable, OpenTable, Overtaken, Place
+from oml.lake.table import Bounds, LakeError, LakeUnavailable, OpenTable, Overtaken, Place, hint_for
 from oml.settings import Settings
 
 _ATTEMPTS = 3
+_LAKE_URL = re.compile("(file:///|s3://)[^/]")
+# What the object store's client refuses in a path, or reads as another path.
+_UNUSABLE = re.compile(r"[\\^|\[\]\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _FORK_HINT = (
     "The database was restored to an earlier state, or the lake is another's. "
     "Nothing was written. Run oml reconcile before going on."
@@ -151,6 +156,12 @@ class LakeWriter:
                 "Set it as a superuser: select oml_configure('lake_url', 'file:///var/lib/oml/lake')"
                 ", or OML_LAKE_URL.",
             )
+        if not _LAKE_URL.match(url) or _UNUSABLE.search(unquote(url)):
+            raise UsageError(
+                f"{url!r} is no place for a lake",
+                "A lake's URL is file:/// and a path, or s3:// and a place, without \\ ^ | [ ], "
+                "control characters, or a path that itself looks percent-encoded.",
+            )
         recorded = self.source.tables()
         for table in self.tables:
             generation, location = recorded.get(table.name, (1, table.location))
@@ -259,10 +270,11 @@ class LakeWriter:
             )
         target, event_id, _ = held
         found = table.scan(["event_id"], f"outbox_seq = {cursor}")["event_id"].to_pylist()
-        if target == name and found and event_id not in found:
+        if found and (target != name or event_id not in found):
+            instead = f"{event_id}" if target == name else f"{event_id} for {target}"
             raise LakeError(
                 f"{name} holds event {found[0]} under outbox seq {cursor}, "
-                f"the outbox holds {event_id}",
+                f"the outbox holds {instead}",
                 _FORK_HINT,
             )
 
@@ -296,5 +308,8 @@ class LakeWriter:
         raise LakeUnavailable(
             f"batch ({batch.frontier}, {batch.end}] could not be committed to {table.name}: "
             f"{failure}",
-            "Nothing is lost: the next drain tries the same batch again.",
+            hint_for(
+                failure or LakeError(""),
+                "Nothing is lost: the next drain tries the same batch again.",
+            ),
         ) from failure

@@ -120,6 +120,8 @@ class BronzeJudge:
     def _inversions(self, have: pa.Table) -> Iterator[Finding]:
         columns = have.select(["outbox_seq", "tenant_id", "seq", "event_id"])
         for row in columns.to_pylist():
+            if row["tenant_id"] is None or row["seq"] is None:
+                continue  # It stands in no chain: the comparison with the journal names it.
             at, last = self._last.get(row["tenant_id"], (0, 0))
             if row["seq"] < last:
                 yield _finding(
