@@ -20,6 +20,7 @@ from typing import Any
 
 import polars as pl
 import psycopg
+import pyarrow as pa
 from deltalake import DeltaTable
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
@@ -205,7 +206,8 @@ def kill_the_lake_writer(dsn: str, rows: int) -> dict[str, Any]:
 
 def read_delta(url: str) -> pl.LazyFrame:
     """Read the Delta table into Polars, whose own scan_delta takes no path with spaces in it."""
-    frame = pl.from_arrow(DeltaTable(url).scan())
+    rows = pa.RecordBatchReader.from_stream(DeltaTable(url).scan()).read_all()
+    frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame.lazy()
 
