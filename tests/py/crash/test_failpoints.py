@@ -93,13 +93,6 @@ def test_kills_each_in_the_recovery_from_the_one_before_lose_and_double_nothing(
     expect_recovery(system)
 
 
-def test_an_unknown_place_kills_nobody(system: System) -> None:
-    append(prepare(system), 2)
-    done = system.oml("lake", "drain", "--once", env={"OML_FAILPOINT": "no.such-place"})
-    assert done.returncode == 0, done.stderr
-    expect_exact(system)
-
-
 def test_kills_at_random_moments_over_many_batches_lose_and_double_nothing(
     system: System,
 ) -> None:

@@ -3,11 +3,13 @@ import pwd
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
-from oml.dev.cluster import Cluster
+from oml.dev.cluster import Cluster, make_directory
 from oml.dev.record import Record
 from oml.driver.connection import connect
 from oml.errors import SetupError, UsageError
@@ -270,3 +272,18 @@ def test_the_account_has_a_name() -> None:
     uid = os.geteuid()
     expected = "postgres" if uid == 0 else pwd.getpwuid(uid).pw_name
     assert Cluster(Path("/nonexistent")).account.name == expected
+
+
+def test_a_directory_that_two_make_at_once_is_made_by_both(tmp_path: Path) -> None:
+    start = Barrier(2)
+
+    def make(directory: Path) -> None:
+        start.wait()
+        make_directory(directory)
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(200):
+            directory = tmp_path / str(number) / "system"
+            for made in [pool.submit(make, directory) for _ in range(2)]:
+                made.result()
+            assert directory.is_dir()

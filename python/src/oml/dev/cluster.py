@@ -288,16 +288,19 @@ def make_directory(directory: Path) -> None:
     Raises SetupError if it cannot be entered or made, UsageError if it is a file.
     """
     try:
-        if not directory.is_dir():
-            directory.mkdir(parents=True)
-            directory.chmod(0o755)
+        directory.mkdir(parents=True)
+        directory.chmod(0o755)
     except PermissionError as error:
         raise SetupError(
             f"cannot enter or make {error.filename}",
             "Choose a directory that you can enter and write.",
         ) from None
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"{directory} is not a directory") from None
+        # Looked at only now: another may have made it a moment ago.
+        if not directory.is_dir():
+            raise UsageError(
+                f"{directory} is not a directory", "Choose a directory that is absent or OML's."
+            ) from None
 
 
 def _fit_for_socket(directory: Path) -> bool:
