@@ -1,6 +1,9 @@
+import contextlib
 import os
 import pwd
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +48,9 @@ def write(cluster: Cluster) -> None:
         connection.execute("insert into t values (1)")
 
 
-def test_a_cluster_starts_stops_and_keeps_its_data(make: Callable[[str], Cluster]) -> None:
+def test_a_cluster_starts_stops_and_keeps_its_data(
+    make: Callable[[str], Cluster],
+) -> None:
     cluster = make("c")
     assert not cluster.running()
     cluster.start()
@@ -72,7 +77,9 @@ def test_every_way_to_stop_leaves_a_cluster_that_starts(
     assert count(cluster) == 1
 
 
-def test_a_killed_cluster_leaves_no_process_and_recovers(make: Callable[[str], Cluster]) -> None:
+def test_a_killed_cluster_leaves_no_process_and_recovers(
+    make: Callable[[str], Cluster],
+) -> None:
     cluster = make("c")
     cluster.start()
     write(cluster)
@@ -120,7 +127,9 @@ def test_the_server_is_private_and_durable_by_default(open_dir: Path) -> None:
     assert not cluster.directory.exists()
 
 
-def test_the_server_runs_in_a_session_of_its_own(make: Callable[[str], Cluster]) -> None:
+def test_the_server_runs_in_a_session_of_its_own(
+    make: Callable[[str], Cluster],
+) -> None:
     cluster = make("c")
     cluster.start()
     pid = cluster.pid()
@@ -197,10 +206,50 @@ def test_a_setting_the_server_refuses_is_shown_from_its_log(open_dir: Path) -> N
 
 def test_an_interrupted_creation_is_done_again(make: Callable[[str], Cluster]) -> None:
     cluster = make("c")
-    cluster.data.rename(cluster.directory / "pg.new.left")
+    cluster.data.rename(cluster.directory / "pg.new")
     assert not cluster.exists()
     cluster.create()
     assert [p.name for p in cluster.directory.glob("pg*")] == ["pg"]
+
+
+def test_a_creation_waits_for_what_an_interrupted_one_left_running(
+    open_dir: Path,
+) -> None:
+    cluster = Cluster(open_dir / "c")
+    creation = (
+        "from pathlib import Path; from oml.dev.cluster import Cluster;"
+        f" Cluster(Path({str(cluster.directory)!r})).create()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", creation])
+    partial = cluster.directory / "pg.new"
+    while not (orphans := working_on(partial)):
+        assert process.poll() is None
+        time.sleep(0.001)
+    for pid in orphans:
+        os.kill(pid, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(cluster.create)
+        with pytest.raises(TimeoutError):
+            again.result(timeout=1)
+        for pid in orphans:
+            os.kill(pid, signal.SIGCONT)
+        again.result(timeout=120)
+    assert not working_on(partial)
+    assert [p.name for p in cluster.directory.glob("pg*")] == ["pg"]
+    cluster.start()
+    cluster.destroy()
+
+
+def working_on(data: Path) -> list[int]:
+    """Return the processes whose command line names a data directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(data) in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+    return found
 
 
 def test_a_cluster_is_not_created_over_another(make: Callable[[str], Cluster]) -> None:
@@ -224,7 +273,9 @@ def test_a_directory_that_is_a_file_is_refused(open_dir: Path) -> None:
         Cluster(open_dir / "file").create()
 
 
-def test_a_directory_the_server_cannot_enter_is_named_with_a_hint(open_dir: Path) -> None:
+def test_a_directory_the_server_cannot_enter_is_named_with_a_hint(
+    open_dir: Path,
+) -> None:
     closed = open_dir / "closed"
     closed.mkdir()
     closed.chmod(0o600)

@@ -21,8 +21,8 @@ class Account:
     gid: int
     home: str
 
-    def run(self, argv: list[str], *, cwd: Path | None = None) -> str:
-        """Run a program as this user and return its stdout.
+    def run(self, argv: list[str], *, cwd: Path | None = None, inherits: int | None = None) -> str:
+        """Run a program as this user and return its stdout; it ``inherits`` a file descriptor.
 
         The environment is reset: PYTHONPATH, PGOPTIONS and the like of the caller must not reach
         the server or the Python inside it. Raises SetupError with the program's stderr.
@@ -35,6 +35,7 @@ class Account:
             user=self.uid if switch else None,
             group=self.gid if switch else None,
             extra_groups=os.getgrouplist(self.name, self.gid) if switch else None,
+            pass_fds=() if inherits is None else (inherits,),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

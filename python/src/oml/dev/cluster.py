@@ -4,13 +4,14 @@ Layout of the directory: ``pg`` (data), ``run`` (socket), ``log``, ``dev.json``.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from oml.dev import account, programs, record
@@ -30,7 +31,6 @@ _EXIT_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 5
 _POLL_S = 0.005
 _LOG_LINES = 8
-_PARTIAL = "pg.new."
 _READY = ("ready", "standby")  # line 8 of postmaster.pid
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 # A session of its own: no Ctrl-C or hang-up of ours reaches the server.
@@ -80,18 +80,14 @@ class Cluster:
         repeated. Raises UsageError if the directory is another's or the cluster exists, SetupError
         if the server's programs are missing or their user cannot enter the directory.
         """
-        owner = self._prepare()
-        partial = self._partial_data(owner)
-        owner.run(
+        conf = "".join(_conf_line(*s) for s in {**_DEFAULTS, **(settings or {})}.items())
+        self._make_data(
             [
-                *(programs.find().path("initdb"), "--pgdata", str(partial), "--no-sync"),
-                *("--auth", "trust", "--username", SUPERUSER),
-                *("--encoding", "UTF8", "--locale", "C.UTF-8"),
-            ]
+                *(programs.find().path("initdb"), "--no-sync", "--username", SUPERUSER),
+                *("--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"),
+            ],
+            conf,
         )
-        with (partial / "postgresql.conf").open("a") as file:
-            file.writelines(_conf_line(*s) for s in {**_DEFAULTS, **(settings or {})}.items())
-        partial.rename(self.data)
 
     def standby(self, directory: Path) -> "Cluster":
         """Copy this running cluster into ``directory`` as a streaming standby, not yet started.
@@ -99,16 +95,12 @@ class Cluster:
         Raises as ``create`` does, and SetupError if the base backup fails.
         """
         copy = Cluster(directory)
-        owner = copy._prepare()
-        partial = copy._partial_data(owner)
-        owner.run(
+        copy._make_data(
             [
-                *(programs.find().path("pg_basebackup"), "--pgdata", str(partial), "--no-sync"),
-                *("--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast"),
-                *("--dbname", self.dsn()),
+                *(programs.find().path("pg_basebackup"), "--no-sync", "--write-recovery-conf"),
+                *("--wal-method", "stream", "--checkpoint", "fast", "--dbname", self.dsn()),
             ]
         )
-        partial.rename(copy.data)
         return copy
 
     def start(self) -> None:
@@ -183,8 +175,7 @@ class Cluster:
     def _prepare(self) -> Account:
         """Make or adopt the directory, write its record, and return who the server runs as."""
         make_directory(self.directory)
-        if self.exists():
-            raise UsageError(f"{self.directory} already holds a cluster")
+        self._require_new()
         owner = account.of_new_cluster()
         kept = record.load(self.directory)
         if kept is None and not record.is_free(self.directory):
@@ -198,6 +189,28 @@ class Cluster:
         owner.make_directory(self.directory / "log")
         return owner
 
+    def _make_data(self, command: list[str], conf: str = "") -> None:
+        """Fill a partial data directory with ``command`` and ``conf``; its rename completes it.
+
+        The command holds a lock too, even past our own death: whoever repeats an interrupted call
+        waits until nothing writes to what it left, and removes that.
+        """
+        owner = self._prepare()
+        partial = self.directory / "pg.new"
+        with locked(self.directory / "log") as lock:
+            self._require_new()
+            if partial.exists():
+                shutil.rmtree(partial)
+            owner.make_directory(partial)
+            owner.run([*command, "--pgdata", str(partial)], inherits=lock)
+            with (partial / "postgresql.conf").open("a") as file:
+                file.write(conf)
+            partial.rename(self.data)
+
+    def _require_new(self) -> None:
+        if self.exists():
+            raise UsageError(f"{self.directory} already holds a cluster")
+
     def _launch(self) -> int:
         """Start a postmaster and return its process id at once."""
         owner = self.account
@@ -207,17 +220,6 @@ class Cluster:
         postgres = [programs.find().path("postgres"), "-D", str(self.data)]
         postgres += ["-c", f"unix_socket_directories={_list_item(str(socket_dir))}"]
         return int(owner.run(["/bin/sh", "-c", _DETACHED, str(self.log_file), *postgres]))
-
-    def _partial_data(self, owner: Account) -> Path:
-        """Return an empty data directory to fill, which a rename then makes the real one.
-
-        Its name is new each time: what an interrupted call left running may still write to its own.
-        """
-        for left in self.directory.glob(f"{_PARTIAL}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory))
-        owner.make_directory(partial)
-        return partial
 
     def _socket_dir(self) -> Path:
         kept = record.load(self.directory)
@@ -301,6 +303,17 @@ def make_directory(directory: Path) -> None:
             raise UsageError(
                 f"{directory} is not a directory", "Choose a directory that is absent or OML's."
             ) from None
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[int]:
+    """Hold a directory against other holders; waits for them. Yields the lock's descriptor."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _fit_for_socket(directory: Path) -> bool:

@@ -4,10 +4,7 @@ Each step first looks whether it is done, so a call that was interrupted anywher
 calling again. Layout beside the cluster's own: ``keys/signing.key``, ``lake``, ``objects``.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from psycopg.rows import TupleRow
 from oml.core import keys
 from oml.dev import programs, record
 from oml.dev.account import Account
-from oml.dev.cluster import Cluster, Setting, make_directory
+from oml.dev.cluster import Cluster, Setting, locked, make_directory
 from oml.driver.connection import connect
 from oml.errors import SetupError, UsageError, from_postgres
 
@@ -75,7 +72,7 @@ def up(
     cluster = Cluster(directory)
     directory = cluster.directory
     make_directory(directory)
-    with _locked(directory):
+    with locked(directory):
         if not cluster.exists():
             cluster.create(options)
         cluster.start()
@@ -113,7 +110,7 @@ def down(directory: Path, *, destroy: bool = False) -> None:
     """
     cluster = Cluster(directory)
     record.require(cluster.directory)
-    with _locked(cluster.directory):
+    with locked(cluster.directory):
         if destroy:
             cluster.destroy()
         else:
@@ -132,17 +129,6 @@ def status(directory: Path) -> Status:
         dsn=cluster.dsn(LOGIN, DATABASE),
         superuser_dsn=cluster.dsn(dbname=DATABASE),
     )
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory against another up or down; waits for it."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _make_database(cluster: Cluster) -> None:
