@@ -140,7 +140,8 @@ def append(application: Connection, events: Sequence[Event]) -> None:
         " entity_type => %s, entity_id => %s)"
     )
     left = iter(events)
-    with progress("appending", len(events), quiet=False) as advance:
+    done = 0
+    with progress("appending", quiet=False) as show:
         while batch := list(islice(left, APPENDS_A_COMMIT)):
             with application.transaction(), application.cursor() as cursor:
                 cursor.executemany(
@@ -153,7 +154,8 @@ def append(application: Connection, events: Sequence[Event]) -> None:
                         for event in batch
                     ],
                 )  # fmt: skip
-            advance(len(batch))
+            done += len(batch)
+            show(done, len(events))
 
 
 def public_key(superuser: Connection) -> str:

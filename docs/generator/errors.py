@@ -26,6 +26,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The name of a tenant or deployment is not well formed.",
         ("%L is not a tenant name", "%L is not a deployment name"),
     ),
+    "OM008": (
+        "These permissions cannot be granted.",
+        ("%L are not permissions", "the provider chain takes no events"),
+    ),
     "OM015": (
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),

@@ -31,6 +31,11 @@ begin
       errcode = 'OM008', message = format('%L are not permissions', permissions),
       hint = 'Any of append, submit, review, operate, audit.';
   end if;
+  if tenant = 'provider' and permissions && array['append', 'submit'] then
+    raise exception using
+      errcode = 'OM008', message = 'the provider chain takes no events of applications',
+      hint = 'It records the deployment''s own acts. Grant append and submit on another tenant.';
+  end if;
   if octet_length(principal) not between 1 and 256 then
     raise exception using
       errcode = 'OM009', message = format('a principal of %s bytes', octet_length(principal)),

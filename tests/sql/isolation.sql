@@ -1,7 +1,7 @@
 -- One tenant never reaches another: no table is open to a login, and each function keeps to its caller.
 begin;
 \ir shared/refused.sql
-select plan(386);
+select plan(387);
 
 create role clerk login in role oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
 create schema clerk authorization clerk;
@@ -60,6 +60,10 @@ from target t join approach a on a.for_sequence = t.is_sequence
 order by t.name, a.name;
 set row_security = off;
 select throws_ok('select * from oml.journal', '42501', null, 'row_security = off opens nothing');
+select throws_ok(
+  $$ select oml_append('invoice.exported', '{}') $$, '42501', 'query would be affected by row-level security policy for table "event_type"',
+  'and no function works under it'
+);
 reset row_security;
 select throws_ok(statement, '42501', null, format('nobody makes %s in schema oml', name))
 from (values

@@ -1,7 +1,7 @@
 -- Memberships: granted and revoked in the open, and in force at once.
 begin;
 \ir shared/refused.sql
-select plan(71);
+select plan(73);
 
 create role operator login in role oml_operator;
 create role clerk login in role oml_writer;
@@ -25,6 +25,10 @@ set session authorization operator;
 select lives_ok(
   $$ select oml_grant('clerk', 'globex', '{append,audit}', 'Clerk of Globex') $$, 'a second grant replaces the first'
 );
+select throws_ok(
+  format($$ select oml_grant('clerk', 'provider', '{audit,%s}') $$, permission),
+  'OM008', 'the provider chain takes no events of applications', permission || ' is not to be had on the provider'
+) from unnest(array['append', 'submit']) permission;
 select lives_ok($$ select oml_grant('clerk', 'initech', '{audit}') $$, 'a login may be bound to several tenants');
 reset session authorization;
 select results_eq(

@@ -17,6 +17,8 @@ from lakes import (
     expect_contiguous,
     expect_exact,
     frontier,
+    lake_writer,
+    outbox_max,
     prepare,
     queued,
     rows,
@@ -171,8 +173,13 @@ def test_a_table_that_comes_back_empty_gets_everything_again(
     append(app, 3)
     drain(system, BOTH, batch_rows=5)
     put_back(system, COPY, kept)
-    drain(system, BOTH, batch_rows=5)
+    told: list[tuple[int, int]] = []
+    with lake_writer(system, BOTH, batch_rows=5) as writer:
+        writer.drain(lambda reached, limit: told.append((reached, limit)))
     expect_both_exact(system)
+    last = outbox_max(system)
+    assert told[0] == (0, last)
+    assert told == sorted(told) and told[-1] == (last, last) and len(told) > 3
 
 
 def test_a_table_that_comes_back_older_beside_one_half_ahead_is_completed(

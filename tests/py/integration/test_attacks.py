@@ -7,6 +7,7 @@ import pytest
 from psycopg import errors
 
 from lakes import (
+    KIND,
     PATIENCE_S,
     append,
     drain,
@@ -84,6 +85,17 @@ def test_a_login_that_listens_may_append(system: System) -> None:
     append(app, 2)
     system.superuser.execute("notify something, 'still heard'")
     assert [n.payload for n in app.notifies(timeout=PATIENCE_S, stop_after=1)] == ["still heard"]
+
+
+def test_a_login_that_listened_may_not_prepare_what_it_appended(system: System) -> None:
+    # PostgreSQL's limit, and documented: an append asks with UNLISTEN in what context it runs.
+    app = prepare(system)
+    app.execute("listen something")
+    app.execute("begin")
+    append(app)
+    with pytest.raises(errors.FeatureNotSupported, match="LISTEN, UNLISTEN"):
+        app.execute("prepare transaction 'listened'")
+    assert value(system.superuser, "select count(*) from oml.journal where type = %s", KIND) == 0
 
 
 def test_a_frontier_that_was_pushed_ahead_loses_no_event(system: System) -> None:

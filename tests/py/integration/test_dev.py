@@ -192,6 +192,36 @@ def test_up_completes_after_being_killed_at_any_moment(directory: Path) -> None:
     assert [p.name for p in directory.glob("pg*")] == ["pg"]
 
 
+AS_NOBODY = """
+import os, pwd, sys
+from pathlib import Path
+import oml.cli.dev, psycopg, nacl.signing
+from oml.dev import up
+from oml.driver.connection import connect
+directory = Path(sys.argv[1])
+if os.geteuid() == 0:  # only now: the interpreter may lie where nobody else may read
+    nobody = pwd.getpwnam("nobody")
+    os.chown(directory.parent, nobody.pw_uid, nobody.pw_gid)
+    os.setgroups([])
+    os.setgid(nobody.pw_gid)
+    os.setuid(nobody.pw_uid)
+system = up.up(directory)
+try:
+    with connect(system.dsn, autocommit=True) as connection:
+        connection.execute("select oml_register_event_type('note.made')")
+        connection.execute("select oml_append('note.made', '{}')")
+    assert (directory / "pg").stat().st_uid == os.geteuid() != 0
+finally:
+    up.down(directory)
+"""
+
+
+def test_an_ordinary_user_has_a_system_too(directory: Path) -> None:
+    command = [sys.executable, "-c", AS_NOBODY, str(directory)]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_two_ups_at_once_make_one_system(directory: Path) -> None:
     command = [sys.executable, "-m", "oml", "dev", "up", "--dir", str(directory), "--json"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -353,6 +353,37 @@ def test_a_fence_whose_wait_for_the_standby_was_cancelled_is_not_taken_for_durab
     expect_exact(unreplicated)
 
 
+def test_a_cancelled_wait_is_noticed_where_the_session_hides_warnings(
+    unreplicated: System,
+) -> None:
+    before = frontier(unreplicated), rows(unreplicated)
+    unreplicated.superuser.execute(
+        sql.SQL("alter database {} set client_min_messages = error").format(
+            sql.Identifier(unreplicated.database)
+        )
+    )
+    waiting = unreplicated.start_oml(*DRAIN, env=PATIENT)
+    since = cancel_fence(unreplicated, value(unreplicated.superuser, "select clock_timestamp()"))
+    wait_until(unreplicated, WAITING, since)
+    assert waiting.poll() is None, "it writes the fence again"
+    assert (frontier(unreplicated), rows(unreplicated)) == before
+    set_standby(unreplicated, None)
+    finish(waiting)
+    expect_exact(unreplicated)
+
+
+def test_nothing_but_the_fence_waits_for_a_standby(private_system: System) -> None:
+    append(prepare(private_system), 2)
+    private_system.superuser.execute("select oml_configure('fence_synchronous_commit', 'local')")
+    private_system.superuser.execute("set synchronous_commit = local")
+    set_standby(private_system, "ghost")
+    try:
+        finish(private_system.start_oml(*DRAIN, env=SOON))
+        expect_exact(private_system)
+    finally:
+        set_standby(private_system, None)
+
+
 def test_drains_give_up_on_a_fence_that_does_not_become_durable(unreplicated: System) -> None:
     # The second waits for the row lock of the first, whose commit waits for the standby.
     before = frontier(unreplicated), rows(unreplicated)

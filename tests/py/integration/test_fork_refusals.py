@@ -254,6 +254,17 @@ def no_bucket(system: System) -> Unusable:
     return Unusable({"OML_LAKE_URL": "s3://"}, "'s3://' is no place", "s3:// and a place")
 
 
+def overwriting_store(system: System) -> Unusable:
+    options = json.dumps({"aws_conditional_put": "disabled"})
+    env = {"OML_LAKE_URL": "s3://lake/here", "OML_LAKE_STORAGE_OPTIONS": options}
+    return Unusable(env, "aws_conditional_put is set", "conditional writes")
+
+
+def overwriting_environment(system: System) -> Unusable:
+    env = {"OML_LAKE_URL": "s3://lake/here", "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
+    return Unusable(env, "AWS_S3_ALLOW_UNSAFE_RENAME is set", "conditional writes")
+
+
 def unreachable_store(system: System) -> Unusable:
     nobody = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
@@ -277,6 +288,8 @@ UNUSABLE = [
     looks_encoded,
     unreadable_to_the_store,
     no_bucket,
+    overwriting_store,
+    overwriting_environment,
     unreachable_store,
 ]
 

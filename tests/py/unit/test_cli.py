@@ -1,9 +1,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from oml import __version__, cli
 from oml.core import keys
@@ -24,6 +27,26 @@ def oml(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 def test_version() -> None:
     assert oml("version").stdout == f"{__version__}\n"
     assert json.loads(oml("version", "--json").stdout) == {"version": __version__}
+
+
+def commands(group: typer.Typer) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the path and the Click command of every command below a group."""
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(group))]
+    while waiting:
+        path, command = waiting.pop()
+        below = getattr(command, "commands", None)
+        if below is None:
+            yield path, command
+        else:
+            waiting += [((*path, name), one) for name, one in below.items()]
+
+
+def test_every_command_takes_json() -> None:
+    found = dict(commands(cli.app))
+    assert {("lake", "drain"), ("verify",), ("dev", "up")} < set(found)
+    for path, command in found.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options, f"oml {' '.join(path)} lacks --json"
 
 
 @pytest.mark.parametrize("arguments", [(), ("dev",), ("keys",)])

@@ -31,7 +31,7 @@ def test_an_empty_table_prints_its_columns(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_progress_is_silent_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with output.progress("drain", 10, quiet=False) as advance:
-        advance(10)
+    with output.progress("drain", quiet=False) as show:
+        show(10, 10)
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "")

@@ -27,18 +27,15 @@ def drain(
     if not once:
         raise UsageError("oml lake drain needs --once", "To keep draining, run oml serve.")
     configured = settings.load()
-    with Source(dsn or configured.dsn) as source:
-        state = source.state()
-        waiting = state.outbox_max - state.frontier
-        with progress("draining", waiting, quiet=json) as advance:
-            done = state.frontier
+    start: int | None = None
+    with Source(dsn or configured.dsn) as source, progress("draining", quiet=json) as show:
 
-            def reached(seq: int, _limit: int) -> None:
-                nonlocal done
-                advance(seq - done)
-                done = seq
+        def reached(seq: int, limit: int) -> None:
+            nonlocal start
+            start = seq if start is None else min(start, seq)
+            show(seq - start, limit - start)
 
-            report = LakeWriter(source, configured).drain(reached).as_dict()
+        report = LakeWriter(source, configured).drain(reached).as_dict()
     print_json(report) if json else print_record(report)
     return EXIT_FINDINGS if report["held_back"] else 0
 

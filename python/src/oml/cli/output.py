@@ -59,14 +59,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar on stderr if that is a terminal and not ``quiet``.
 
-    ``total`` is in the caller's unit, None if unknown. Yields a function to call with the number
-    of units just done.
+    Yields a function to call with how much is done and how much there is, in the caller's unit;
+    None if that is not known.
     """
     if quiet or not sys.stderr.isatty():
-        yield lambda _done: None
+        yield lambda _done, _total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -78,5 +78,5 @@ def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

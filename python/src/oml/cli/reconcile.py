@@ -17,15 +17,8 @@ def reconcile(dsn: DsnOption = None, json: JsonOption = False) -> int:
     configured = settings.load()
     with Source(dsn or configured.dsn) as source:
         judge = BronzeJudge(source, LakeWriter(source, configured).open(BRONZE_EVENTS))
-        with progress("comparing", source.state().frontier, quiet=json) as advance:
-            done = 0
-
-            def reached(seq: int) -> None:
-                nonlocal done
-                advance(seq - done)
-                done = seq
-
-            findings = [finding.as_dict() for finding in judge.findings(reached)]
+        with progress("comparing", quiet=json) as show:
+            findings = [finding.as_dict() for finding in judge.findings(show)]
     if json:
         print_json({"ok": not findings, "compared": judge.compared, "findings": findings})
     else:

@@ -29,9 +29,9 @@ def verify(
     pinned = _public_key(root_key)
     with (
         connect(dsn or settings.load().dsn, autocommit=True) as connection,
-        progress("verifying", None, quiet=json) as advance,
+        progress("verifying", quiet=json) as show,
     ):
-        result = prove(connection, tenant, pinned, advance)
+        result = prove(connection, tenant, pinned, show)
     rows = [
         {
             "tenant": v.tenant, "ok": v.ok, "events": v.events, "head": v.head.hex(),

@@ -71,8 +71,8 @@ class ChainReader:
             for row in self._rows("select * from oml.known_heads()")
         }
 
-    def chain(self, tenant_id: str, progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """Yield one chain's rows in seq order; ``progress`` is told the rows of each page."""
+    def chain(self, tenant_id: str, page_read: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        """Yield one chain's rows in seq order; ``page_read`` is told the rows of each page."""
         after = 0
         while True:
             page = self._rows(
@@ -82,7 +82,7 @@ class ChainReader:
                 return
             yield from page
             after = page[-1]["seq"]
-            progress(len(page))
+            page_read(len(page))
 
     def _rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         try:
@@ -96,20 +96,29 @@ def verify(
     connection: psycopg.Connection[TupleRow],
     tenant: str | None = None,
     root_key: bytes | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int, int | None], None] = lambda _read, _total: None,
 ) -> Verified:
     """Verify the provider chain and then one tenant's chain or all of them.
 
     ``root_key`` is the 32-byte root public key obtained out of band; without it the chain's own
-    first key is trusted. ``progress`` is told how many events were read with each page. Tenants
-    are those the provider chain created, so one that was removed whole is still named. Raises
-    UsageError for a tenant that was never created, DatabaseError when rows cannot be read.
+    first key is trusted. ``progress`` is told (events read, events there are or None) after each
+    page. Tenants are those the provider chain created, so one that was removed whole is still
+    named. Raises UsageError for a tenant that was never created, DatabaseError when rows cannot
+    be read.
     """
     reader = ChainReader(connection)
     deployment_id = reader.deployment_id()
     heads = reader.known_heads()
     provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
-    verdicts = [_prove(provider, deployment_id, reader, heads, progress)]
+    read = 0
+    total = sum(head.seq for head in heads.values()) if tenant is None else None
+
+    def page_read(rows: int) -> None:
+        nonlocal read
+        read += rows
+        progress(read, total)
+
+    verdicts = [_prove(provider, deployment_id, reader, heads, page_read)]
     if verdicts[0].ok and tenant != provider.tenant:
         chosen = [t for t in provider.tenants if tenant in (None, t.name)]
         if tenant is not None and not chosen:
@@ -119,7 +128,7 @@ def verify(
             )
         for created in chosen:
             subject = Tenant(created, provider)
-            verdicts.append(_prove(subject, created.tenant_id, reader, heads, progress))
+            verdicts.append(_prove(subject, created.tenant_id, reader, heads, page_read))
         if tenant is None:
             declared = {deployment_id, *(t.tenant_id for t in provider.tenants)}
             verdicts += [never_created(t) for t in sorted(heads) if t not in declared]
@@ -132,11 +141,11 @@ def _prove(
     tenant_id: str,
     reader: ChainReader,
     heads: dict[str, KnownHead],
-    progress: Callable[[int], None],
+    page_read: Callable[[int], None],
 ) -> Verdict:
     # Before the rows: the chain may grow meanwhile. A tenant not known yet is new or is gone.
     known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)
-    verify_rows(chain, reader.chain(tenant_id, progress))
+    verify_rows(chain, reader.chain(tenant_id, page_read))
     chain.expect_head(known.seq if known else 0, "the outbox")
     verdict = chain.verdict()
     if verdict.ok and (known is None or known.name != chain.tenant):

@@ -5,7 +5,7 @@ Both connections act as one login that holds ``operate`` on the provider.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -96,6 +96,23 @@ class Source:
     def _value(self, query: str, *parameters: Any) -> Any:
         return self._rows(query, *parameters)[0][0]
 
+    def _write(self, synchronous_commit: str, query: str, *parameters: Any) -> None:
+        """Commit one statement at this level, with its warnings, whatever the session is set to."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "select set_config('synchronous_commit', %s, true),"
+                " set_config('client_min_messages', 'warning', true)",
+                (synchronous_commit,),
+            )
+            self.connection.execute(query, parameters)
+
+    def _write_cache(self, query: str, *parameters: Any) -> None:
+        """Commit what recovery could find again: it waits for no standby."""
+        try:
+            self._write("local", query, *parameters)
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+
     def state(self) -> State:
         """Read the frontier, the outbox's end and the lake's settings."""
         found = self._rows("select * from oml.lake_state()")
@@ -127,11 +144,10 @@ class Source:
         """
         self.warnings.clear()
         try:
-            with self._cancelled_after(timeout_s), self.connection.transaction():
-                self.connection.execute(
-                    "select set_config('synchronous_commit', %s, true)", (synchronous_commit,)
-                )
-                self.connection.execute("select oml.lake_fence(%s)", (limit,))
+            with self._cancelled_after(timeout_s) as cancelled:
+                self._write(synchronous_commit, "select oml.lake_fence(%s)", limit)
+            if cancelled():
+                self.warnings.append(f"the wait was cancelled after {timeout_s:.0f} s")
         except psycopg.errors.QueryCanceled as error:
             self.warnings.append(error.diag.message_primary or "")
         except psycopg.Error as error:
@@ -139,14 +155,20 @@ class Source:
         return not self.warnings
 
     @contextmanager
-    def _cancelled_after(self, seconds: float) -> Iterator[None]:
-        """Cancel what the connection does inside, once the time is up; nothing that follows."""
+    def _cancelled_after(self, seconds: float) -> Iterator[Callable[[], bool]]:
+        """Cancel what the connection does inside, once the time is up; nothing that follows.
+
+        Yields a function that tells whether the time was up.
+        """
         inside = threading.Lock()
         running = True
+        cancelled = False
 
         def cancel() -> None:
+            nonlocal cancelled
             with inside:
                 if running:
+                    cancelled = True
                     with suppress(psycopg.Error):
                         self.connection.cancel_safe()
 
@@ -154,7 +176,7 @@ class Source:
         timer.daemon = True
         timer.start()
         try:
-            yield
+            yield lambda: cancelled
         finally:
             with inside:
                 running = False
@@ -173,7 +195,7 @@ class Source:
 
     def advance(self, upto: int) -> None:
         """Move the frontier forward; a lower value changes nothing."""
-        self._rows("select oml.lake_advance(%s)", upto)
+        self._write_cache("select oml.lake_advance(%s)", upto)
 
     def tables(self) -> dict[str, tuple[int, str]]:
         """Return {name: (generation, location)} of the tables that exist."""
@@ -181,7 +203,7 @@ class Source:
 
     def record_table(self, name: str, generation: int, location: str) -> None:
         """Record that a table exists."""
-        self._rows("select oml.lake_record_table(%s, %s, %s)", name, generation, location)
+        self._write_cache("select oml.lake_record_table(%s, %s, %s)", name, generation, location)
 
     def outbox_row(self, seq: int) -> tuple[str, str | None, bytes | None] | None:
         """Return (target, event id, hash) under one outbox seq, or None."""

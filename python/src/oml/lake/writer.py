@@ -16,8 +16,19 @@ from oml.lake.cut import Cut, cut
 from oml.lake.failpoint import failpoint
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, by_transaction
-from oml.lake.table import Bounds, LakeError, LakeUnavailable, OpenTable, Overtaken, Place, hint_for
+from oml.lake.table import (
+    Bounds,
+    LakeError,
+    LakeUnavailable,
+    OpenTable,
+    Overtaken,
+    Place,
+    hint_for,
+    require_put_if_absent,
+)
 from oml.settings import Settings
+
+Progress = Callable[[int, int], None]
 
 _ATTEMPTS = 3
 _LAKE_URL = re.compile("(file:///|s3://)[^/]")
@@ -63,14 +74,15 @@ class LakeWriter:
 
     def drain(
         self,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress = lambda _reached, _limit: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Drained:
         """Bring the lake up to a fresh cut.
 
-        ``progress`` is told (outbox seq reached, outbox seq to reach) after each batch; after one
-        for which ``stop`` says so, the rest is left to the next drain. Raises LakeError when lake
-        and outbox contradict each other, DatabaseError when the database does.
+        ``progress`` is told (outbox seq reached, outbox seq to reach) before the first batch and
+        after each; after one for which ``stop`` says so, the rest is left to the next drain.
+        Raises LakeError when lake and outbox contradict each other, DatabaseError when the
+        database does.
         """
         state = self.source.state()
         report = Drained(state.frontier, state.frontier, state.outbox_max)
@@ -86,13 +98,13 @@ class LakeWriter:
     def _drain(
         self,
         report: Drained,
-        progress: Callable[[int, int], None] | None,
+        progress: Progress,
         stop: Callable[[], bool],
     ) -> None:
         state = self.source.state()
         self._find_tables(state)
         self._make_tables()
-        reached = self._recover(report)
+        reached = self._recover(report, progress)
         made: Cut = cut(
             self.source, reached, state.fence_synchronous_commit, self.settings.cut_timeout_s
         )
@@ -101,6 +113,7 @@ class LakeWriter:
         report.held_back, report.holders = made.reason, tuple(map(str, made.holders))
         if made.limit is None:
             return
+        progress(reached, made.limit)
         while (end := self._batch_end(reached, made.limit)) is not None:
             failpoint("batch.chosen")
             batch = Bounds(reached, end)
@@ -111,8 +124,7 @@ class LakeWriter:
             failpoint("batch.advanced")
             self._reached = reached = report.frontier = end
             report.batches += 1
-            if progress is not None:
-                progress(reached, made.limit)
+            progress(reached, made.limit)
             if stop():
                 return
 
@@ -162,6 +174,8 @@ class LakeWriter:
                 "A lake's URL is file:/// and a path, or s3:// and a place, without \\ ^ | [ ], "
                 "control characters, or a path that itself looks percent-encoded.",
             )
+        if url.startswith("s3:"):
+            require_put_if_absent(self.settings.lake_storage_options)
         recorded = self.source.tables()
         for table in self.tables:
             generation, location = recorded.get(table.name, (1, table.location))
@@ -195,7 +209,7 @@ class LakeWriter:
 
     # -- recovery ----------------------------------------------------------------------------
 
-    def _recover(self, report: Drained) -> int:
+    def _recover(self, report: Drained, progress: Progress) -> int:
         """Complete what a crash, a rival or a rolled-back table left; return the seq reached.
 
         A table ahead of the frontier holds a batch whose bounds it records: the others get that
@@ -212,6 +226,7 @@ class LakeWriter:
         for table in self.tables:
             cursor = cursors[table.name]
             while cursor < reached:
+                progress(cursor, reached)
                 end = self._recovery_end(cursor, reached, state.frontier, recorded)
                 if end is None:
                     raise LakeError(

@@ -63,12 +63,14 @@ class BronzeJudge:
         self._seen = 0
         self._last: dict[str, tuple[int, int]] = {}
 
-    def findings(self, progress: Callable[[int], None] | None = None) -> Iterator[Finding]:
+    def findings(
+        self, progress: Callable[[int, int], None] = lambda _reached, _upto: None
+    ) -> Iterator[Finding]:
         """Yield every difference up to where the lake stands.
 
-        ``progress`` is told the outbox seq reached. Rows past the frontier and the table's own
-        version are not due yet. Raises DatabaseError when the journal cannot be read, LakeError
-        when the table cannot.
+        ``progress`` is told (outbox seq reached, outbox seq to reach). Rows past the frontier and
+        the table's own version are not due yet. Raises DatabaseError when the journal cannot be
+        read, LakeError when the table cannot.
         """
         frontier = self.source.state().frontier
         self.opened.refresh()  # Only now: what is due must not be newer than what is looked at.
@@ -77,8 +79,7 @@ class BronzeJudge:
         while (end := self.source.batch_end(after, upto, _RANGE_ROWS, _RANGE_BYTES)) is not None:
             yield from self._compare(after, end)
             after = end
-            if progress is not None:
-                progress(end)
+            progress(end, upto)
         yield from self._outside(after)
         yield from self._unseen()
         for tenant_id, seq in self.source.unqueued():
