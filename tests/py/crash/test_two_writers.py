@@ -24,7 +24,7 @@ from lakes import (
 )
 from oml.lake import table as table_module
 from oml.lake.schema import BRONZE_EVENTS
-from oml.lake.table import Bounds, OpenTable, Place
+from oml.lake.table import Bounds, LakeError, OpenTable, Place
 from oml.lake.writer import Drained, LakeWriter
 from systems import System
 
@@ -149,3 +149,15 @@ def test_a_writer_that_slept_between_check_and_commit_is_refused(
 
 def test_the_application_id_is_the_one_that_the_fence_rests_on() -> None:
     assert table_module.APP_ID == "oml-lakewriter"
+
+
+def test_a_plan_that_fits_no_table_is_given_up_and_not_made_again_for_ever(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(prepare(system), 3)
+    drain(system)
+    before = batches(system)
+    monkeypatch.setattr(LakeWriter, "_recover", lambda *_: 1)
+    with pytest.raises(LakeError, match="where no batch begins"):
+        drain(system)
+    assert batches(system) == before

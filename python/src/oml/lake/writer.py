@@ -88,12 +88,19 @@ class LakeWriter:
         report = Drained(state.frontier, state.frontier, state.outbox_max)
         if state.outbox_max == state.frontier == self._reached:
             return report
+        stood: list[int] | None = None
         while True:
             try:
                 self._drain(report, progress, stop)
                 return report
             except Overtaken:
-                continue
+                stands = [self._open(table).cursor for table in self.tables]
+                if stands == stood:
+                    raise LakeError(
+                        f"the tables stand at {stands}, where no batch begins, and nobody moves them",
+                        "A fault of the lake writer: keep its tables and outbox, and report it.",
+                    ) from None
+                stood = stands
 
     def _drain(
         self,
