@@ -97,7 +97,7 @@ class LakeWriter:
                 stands = [self._open(table).cursor for table in self.tables]
                 if stands == stood:
                     raise LakeError(
-                        f"the tables stand at {stands}, where no batch begins, and nobody moves them",
+                        f"the tables stand at {stands}, where no batch begins, and nobody moves on",
                         "A fault of the lake writer: keep its tables and outbox, and report it.",
                     ) from None
                 stood = stands
