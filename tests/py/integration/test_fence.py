@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from lakes import (
     PATIENCE_S,
@@ -20,6 +21,8 @@ from lakes import (
     value,
     wait_until,
 )
+from oml.dev.cluster import SUPERUSER
+from oml.lake.source import Source
 from systems import Connection, System
 
 SOON = {"OML_CUT_TIMEOUT_S": "1"}
@@ -407,3 +410,15 @@ def test_the_fence_takes_the_deployments_level_and_not_the_sessions(unreplicated
     assert held_back is not None and held_back.startswith("the fence was not made durable: ")
     unreplicated.superuser.execute("select oml_configure('fence_synchronous_commit', 'local')")
     expect_drained(unreplicated)
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.0005, 0.001, 0.002, 0.005])
+def test_a_cancellation_that_reaches_the_server_before_the_fence_is_not_lost(
+    unreplicated: System, timeout_s: float
+) -> None:
+    with Source(unreplicated.dsn(SUPERUSER)) as source:
+        limit = source.cut_limit()
+        for _ in range(20):
+            assert not source.fence(limit, "on", timeout_s)
+            assert source.connection.info.transaction_status == TransactionStatus.IDLE
+            assert source.cut_limit() == limit, "what follows is not cancelled"

@@ -20,6 +20,9 @@ from oml.driver.connection import connect
 from oml.errors import DatabaseError, from_postgres
 from oml.lake.schema import LakeTable
 
+_CANCEL_AGAIN_S = 0.1
+_CANCEL_TIMEOUT_S = 5.0
+
 
 @dataclass(frozen=True)
 class State:
@@ -97,14 +100,15 @@ class Source:
         return self._rows(query, *parameters)[0][0]
 
     def _write(self, synchronous_commit: str, query: str, *parameters: Any) -> None:
-        """Commit one statement at this level, with its warnings, whatever the session is set to."""
-        with self.connection.transaction():
-            self.connection.execute(
-                "select set_config('synchronous_commit', %s, true),"
-                " set_config('client_min_messages', 'warning', true)",
-                (synchronous_commit,),
-            )
-            self.connection.execute(query, parameters)
+        """Commit ``select query`` at this level, with its warnings, whatever the session is set to.
+
+        One statement outside a transaction block: cancelled or not, no transaction stays open.
+        """
+        self.connection.execute(
+            "select set_config('synchronous_commit', %s, true),"
+            f" set_config('client_min_messages', 'warning', true), {query}",
+            (synchronous_commit, *parameters),
+        )
 
     def _write_cache(self, query: str, *parameters: Any) -> None:
         """Commit what recovery could find again: it waits for no standby."""
@@ -145,7 +149,7 @@ class Source:
         self.warnings.clear()
         try:
             with self._cancelled_after(timeout_s) as cancelled:
-                self._write(synchronous_commit, "select oml.lake_fence(%s)", limit)
+                self._write(synchronous_commit, "oml.lake_fence(%s)", limit)
             if cancelled():
                 self.warnings.append(f"the wait was cancelled after {timeout_s:.0f} s")
         except psycopg.errors.QueryCanceled as error:
@@ -158,29 +162,30 @@ class Source:
     def _cancelled_after(self, seconds: float) -> Iterator[Callable[[], bool]]:
         """Cancel what the connection does inside, once the time is up; nothing that follows.
 
-        Yields a function that tells whether the time was up.
+        It cancels until the inside is left: the server ignores a cancellation that reaches it
+        before the statement does. Yields a function that tells whether the time was up.
         """
         inside = threading.Lock()
-        running = True
+        left = threading.Event()
         cancelled = False
 
         def cancel() -> None:
             nonlocal cancelled
-            with inside:
-                if running:
-                    cancelled = True
-                    with suppress(psycopg.Error):
-                        self.connection.cancel_safe()
+            pause = max(seconds, 0)
+            while not left.wait(pause):
+                with inside:
+                    if not left.is_set():
+                        cancelled = True
+                        with suppress(psycopg.Error):
+                            self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
+                pause = _CANCEL_AGAIN_S
 
-        timer = threading.Timer(max(seconds, 0), cancel)
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=cancel, daemon=True).start()
         try:
             yield lambda: cancelled
         finally:
             with inside:
-                running = False
-            timer.cancel()
+                left.set()
 
     def batch_end(self, after: int, limit: int, max_rows: int, max_bytes: int) -> int | None:
         """Return the last seq of the batch that starts after ``after``; None when there is none."""
@@ -195,7 +200,7 @@ class Source:
 
     def advance(self, upto: int) -> None:
         """Move the frontier forward; a lower value changes nothing."""
-        self._write_cache("select oml.lake_advance(%s)", upto)
+        self._write_cache("oml.lake_advance(%s)", upto)
 
     def tables(self) -> dict[str, tuple[int, str]]:
         """Return {name: (generation, location)} of the tables that exist."""
@@ -203,7 +208,7 @@ class Source:
 
     def record_table(self, name: str, generation: int, location: str) -> None:
         """Record that a table exists."""
-        self._write_cache("select oml.lake_record_table(%s, %s, %s)", name, generation, location)
+        self._write_cache("oml.lake_record_table(%s, %s, %s)", name, generation, location)
 
     def outbox_row(self, seq: int) -> tuple[str, str | None, bytes | None] | None:
         """Return (target, event id, hash) under one outbox seq, or None."""
