@@ -76,13 +76,18 @@ def dumped(system: System, directory: Path) -> Path:
     return dump
 
 
-def test_a_lake_ahead_of_a_restored_database_is_refused(system: System, tmp_path: Path) -> None:
+def drained_beyond(system: System, directory: Path) -> tuple[Path, int, int]:
+    """Drain past a dump; return it, and the outbox's end in it and in the lake."""
     drained(system)
-    dump = dumped(system, tmp_path)
+    dump = dumped(system, directory)
     older = outbox_max(system)
     append(system.connect("app"), 5)
-    newer = outbox_max(system)
     drain(system)
+    return dump, older, outbox_max(system)
+
+
+def test_a_lake_ahead_of_a_restored_database_is_refused(system: System, tmp_path: Path) -> None:
+    dump, older, newer = drained_beyond(system, tmp_path)
     restored_to(system, dump)
     refused(system, "bronze.events", str(newer), str(older), hint=FORK)
 
@@ -90,12 +95,7 @@ def test_a_lake_ahead_of_a_restored_database_is_refused(system: System, tmp_path
 def test_a_lake_ahead_of_an_older_copy_of_its_database_is_refused(
     system: System, tmp_path: Path
 ) -> None:
-    drained(system)
-    dump = dumped(system, tmp_path)
-    older = outbox_max(system)
-    append(system.connect("app"), 5)
-    newer = outbox_max(system)
-    drain(system)
+    dump, older, newer = drained_beyond(system, tmp_path)
     with System(system.cluster, f"{system.database}_older", system.lake) as copy:
         restored_to(copy, dump)
         with pytest.raises(LakeError, match=f"bronze.events has applied outbox seq {newer}"):
