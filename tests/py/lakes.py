@@ -22,6 +22,15 @@ from systems import Connection, System
 KIND = "note.added"
 PATIENCE_S = 60
 """How long a test waits for what must come, before it fails. No test rests on how soon it comes."""
+NOBODY = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_REGION": "nowhere",
+    "AWS_ACCESS_KEY_ID": "nobody",
+    "AWS_SECRET_ACCESS_KEY": "nothing",
+    "max_retries": "0",
+}
+"""Storage options of an object store at a port where nobody listens."""
 
 
 def prepare(system: System, *tenants: str) -> Connection:

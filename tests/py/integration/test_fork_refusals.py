@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakes import append, delta, drain, expect_exact, frontier, outbox_max, prepare
+from lakes import NOBODY, append, delta, drain, expect_exact, frontier, outbox_max, prepare
 from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import BRONZE_EVENTS
 from oml.lake.table import APP_ID, LakeError
@@ -266,15 +266,7 @@ def overwriting_environment(system: System) -> Unusable:
 
 
 def unreachable_store(system: System) -> Unusable:
-    nobody = {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "nowhere",
-        "AWS_ACCESS_KEY_ID": "nobody",
-        "AWS_SECRET_ACCESS_KEY": "nothing",
-        "max_retries": "0",
-    }
-    env = {"OML_LAKE_URL": "s3://lake/here", "OML_LAKE_STORAGE_OPTIONS": json.dumps(nobody)}
+    env = {"OML_LAKE_URL": "s3://lake/here", "OML_LAKE_STORAGE_OPTIONS": json.dumps(NOBODY)}
     return Unusable(env, "s3://lake/here/bronze/events/g1", "Check the lake's URL")
 
 

@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from lakes import (
+    NOBODY,
     PATIENCE_S,
     append,
     delta,
@@ -26,15 +27,6 @@ from lakes import (
 from systems import System
 
 QUICK = {"OML_POLL_INTERVAL_S": "0.05"}
-NOBODY = {
-    "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
-    "AWS_ALLOW_HTTP": "true",
-    "AWS_REGION": "nowhere",
-    "AWS_ACCESS_KEY_ID": "nobody",
-    "AWS_SECRET_ACCESS_KEY": "nothing",
-    "max_retries": "0",
-}
-"""Storage options of an object store at a port where nobody listens."""
 
 
 def serve(system: System, **env: str) -> subprocess.Popen[str]:
