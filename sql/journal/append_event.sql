@@ -46,11 +46,8 @@ begin
   end if;
   perform set_config('oml.tenant_id', append_event.tenant_id::text, true);
 
-  select
-    (select s.value from oml.setting s where s.name = 'signer') as signer,
-    (select s.value from oml.setting s where s.name = 'signing_kid')::bytea as kid,
-    (select s.value from oml.setting s where s.name = 'deployment_id')::uuid as deployment_id
-  into chain
+  -- The row is read as it is once it is locked, also after waiting for a rotation that changed it.
+  select h.kid into chain
   from oml.chain_head h
   where h.tenant_id = append_event.tenant_id
   for update of h;
@@ -60,13 +57,6 @@ begin
       message = format('the chain of tenant %s has no chain_head row', append_event.tenant_id),
       hint = 'It was removed behind OML''s back, or a restore was partial. Restore it before anything is appended.';
   end if;
-  if chain.signer is null or chain.kid is null or chain.deployment_id is null then
-    raise exception using
-      errcode = 'OM042',
-      message = 'the deployment''s settings lack its signer, signing key or id',
-      hint = 'Rows of oml.setting were removed behind OML''s back. Restore them before anything is appended.';
-  end if;
-
   if idempotency_key is not null then
     select j.tenant_id, j.seq, j.event_id, j.hash, j.request_digest into head
     from oml.journal j
@@ -84,12 +74,25 @@ begin
     end if;
   end if;
 
-  select j.seq, j.hash into head
-  from oml.journal j
-  where j.tenant_id = append_event.tenant_id
-  order by j.seq desc
-  limit 1;
-  if not found and type not in ('key.issued', 'tenant.genesis') then
+  select last.seq, last.hash,
+    (select s.value from oml.setting s where s.name = 'signer') as signer,
+    (select s.value from oml.setting s where s.name = 'deployment_id')::uuid as deployment_id
+  into head
+  from (values (1)) one
+  left join lateral (
+    select j.seq, j.hash
+    from oml.journal j
+    where j.tenant_id = append_event.tenant_id
+    order by j.seq desc
+    limit 1
+  ) last on true;
+  if head.signer is null or head.deployment_id is null then
+    raise exception using
+      errcode = 'OM042',
+      message = 'the deployment''s settings lack its signer or id',
+      hint = 'Rows of oml.setting were removed behind OML''s back. Restore them before anything is appended.';
+  end if;
+  if head.seq is null and type not in ('key.issued', 'tenant.genesis') then
     raise exception using
       errcode = 'OM041',
       message = format('the chain of tenant %s is empty: its genesis event is gone', append_event.tenant_id),
@@ -97,7 +100,7 @@ begin
   end if;
 
   sealed := oml.seal(
-    chain.signer, chain.kid, uuid_send(chain.deployment_id), uuid_send(append_event.tenant_id),
+    head.signer, chain.kid, uuid_send(head.deployment_id), uuid_send(append_event.tenant_id),
     coalesce(head.seq, 0) + 1, coalesce(head.hash, decode(repeat('00', 32), 'hex')),
     type, schema_version, json_text, session_user::text, principal, auth, impersonation, operation,
     app_version, uuid_send(caused_by), invocation_id, entity_type, entity_id, subject_id, pii_class,
