@@ -1,5 +1,6 @@
 """Hostile logins of every kind, a system for them to attack, and what counts as refused."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ SECRET = "known to globex alone"
 VICTIM = "attack_victim"
 LANDLORD = "attack_landlord"
 ALL = ("append", "submit", "review", "operate", "audit")
+NOT_IN_A_TRANSACTION = ("vacuum", "alter system", "create subscription")
 GROUPS = ("oml_writer", "oml_reviewer", "oml_operator", "oml_auditor", "oml_daemon")
 
 
@@ -77,13 +79,25 @@ class Target:
         append(victim, SECRET, key="the victim's")
         append(system.connect("attack_writer"), "nothing secret")
 
-    def tables(self) -> list[str]:
-        """Return every table of schema oml, quoted and qualified."""
-        return self._names("c.relkind in ('r', 'p')")
+    def tables(self) -> dict[str, str]:
+        """Return every table of schema oml, qualified, with the name of its first column."""
+        rows = self.superuser.execute(
+            """
+            select format('oml.%I', c.relname), quote_ident(a.attname)
+            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum = 1
+            where c.relnamespace = 'oml'::regnamespace and c.relkind in ('r', 'p')
+            order by 1
+            """
+        )
+        return dict(rows.fetchall())
 
     def sequences(self) -> list[str]:
         """Return every sequence of schema oml."""
-        return self._names("c.relkind = 'S'")
+        rows = self.superuser.execute(
+            "select format('oml.%I', relname) from pg_class"
+            " where relnamespace = 'oml'::regnamespace and relkind = 'S' order by 1"
+        )
+        return [name for (name,) in rows]
 
     def settings(self) -> list[str]:
         """Return every setting of ours that a function or policy asks for or sets."""
@@ -105,13 +119,6 @@ class Target:
             **{f"the {kind}": rows for kind, rows in shape(self.superuser).items()},
             "beside": self.superuser.execute(BESIDE.encode()).fetchall(),
         }
-
-    def _names(self, condition: str) -> list[str]:
-        rows = self.superuser.execute(
-            "select format('oml.%%I', c.relname) from pg_class c"
-            f" where c.relnamespace = 'oml'::regnamespace and {condition} order by 1".encode()
-        )
-        return [name for (name,) in rows]
 
 
 # What others could have put into schema oml or onto our tables and functions.
@@ -169,19 +176,20 @@ def append(
 
 
 def refusal(connection: Connection, statement: str) -> str | None:
-    """Run one statement in a transaction of its own and undo it; return the SQLSTATE, or None.
+    """Run statements in a transaction of their own and undo them; return the SQLSTATE, or None.
 
-    VACUUM and ANALYZE refuse with a warning that they skip the table: that counts as 42501.
+    They are separated by two semicolons. VACUUM, ANALYZE, GRANT and REVOKE refuse with a warning,
+    when others of their kind are allowed: that counts as 42501.
     """
-    skipped: list[str] = []
+    warned: list[str] = []
 
     def note(diagnostic: psycopg.errors.Diagnostic) -> None:
-        if "skipping" in (diagnostic.message_primary or ""):
-            skipped.append("42501")
+        if re.match(r"skipping |no privileges ", diagnostic.message_primary or ""):
+            warned.append("42501")
 
     connection.add_notice_handler(note)
     try:
-        if statement.startswith(("vacuum", "alter system", "reindex database", "drop database")):
+        if statement.startswith(NOT_IN_A_TRANSACTION):
             connection.execute(statement.encode())
         else:
             with connection.transaction(force_rollback=True):
@@ -191,7 +199,7 @@ def refusal(connection: Connection, statement: str) -> str | None:
         return error.sqlstate
     finally:
         connection.remove_notice_handler(note)
-    return skipped[0] if skipped else None
+    return warned[0] if warned else None
 
 
 def not_refused(
@@ -210,25 +218,24 @@ def nothing_changes(target: Target) -> Iterator[None]:
     assert target.state() == before
 
 
-def may_execute(connection: Connection) -> list[tuple[str, bool]]:
-    """Return every function of the extension, as a call with nulls, and whether it is granted."""
-    rows = connection.execute(
+def calls(superuser: Connection) -> list[tuple[str, str, str]]:
+    """Return every function of the extension: a call with nulls, its signature and definition."""
+    return superuser.execute(
         """
         select format('select * from %s(%s)', p.oid::regproc, coalesce((
             select string_agg(format('%snull::%s',
               case when p.provariadic <> 0 and n = p.pronargs then 'variadic ' end,
               format_type(t, null)), ', ' order by n)
             from unnest(p.proargtypes) with ordinality a (t, n)
-          ), '')), has_function_privilege(session_user, p.oid, 'execute')
+          ), '')), p.oid::regprocedure::text, pg_get_functiondef(p.oid)
         from pg_depend d
         join pg_extension e on e.oid = d.refobjid and e.extname = 'oml'
           and d.refclassid = 'pg_extension'::regclass
         join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
-        where d.deptype = 'e' and p.prorettype <> 'trigger'::regtype
+        where d.deptype = 'e'
         order by 1
         """
     ).fetchall()
-    return [(call, bool(granted)) for call, granted in rows]
 
 
 def events(connection: Connection) -> int:

@@ -19,6 +19,7 @@ from systems import Connection, System
 
 EACH = 40
 BOTH, ONE = "pooled_both", "pooled_one"
+PEOPLE, SUPPORT = "pooled_people", "pooled_support"
 NEIGHBOUR = {BOTH: "globex", ONE: "acme"}  # where Bob's event belongs
 
 
@@ -45,6 +46,19 @@ LEFT: dict[str, tuple[str, str | None]] = {
     "a transaction": (
         "select set_config('oml.transaction', pg_current_xact_id()::text, false),"
         " set_config('oml.tenant', 'acme', false), set_config('oml.principal', 'acme-desk', false)",
+        None,
+    ),
+    "its choice": (f"begin; select public.oml_use('acme'); {ANN}; commit", None),
+    "its choice without a transaction": ("select public.oml_use('acme', 'acme-desk')", None),
+    "a choice that it rolled back": ("begin; select public.oml_use('acme'); rollback", None),
+    "a choice in a savepoint": (
+        "begin; savepoint s; select public.oml_use('acme'); release s; commit",
+        None,
+    ),
+    "a choice that it made to last": (
+        "begin; select public.oml_use('acme', 'acme-desk');"
+        " select set_config(name, current_setting(name), false) from unnest("
+        "array['oml.transaction', 'oml.tenant', 'oml.principal', 'oml.tenant_id']) name; commit",
         None,
     ),
     "settings of a transaction that it rolled back": (
@@ -116,8 +130,9 @@ def pooled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Tenants acme and globex, a login bound to both and one bound to acme alone."""
     with System(cluster, "oml_pooled", tmp_path_factory.mktemp("pooled") / "lake") as system:
         system.make_login("pooled_group")
-        for login in (BOTH, ONE):
+        for login in (BOTH, ONE, PEOPLE):
             system.make_login(login, "oml_writer", "pooled_group")
+        system.make_login(SUPPORT, "oml_writer", "oml_operator")
         system.superuser.execute("select oml_register_event_type(%s)", (KIND,))
         for tenant in ("acme", "globex"):
             system.make(tenant)
@@ -125,13 +140,18 @@ def pooled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 system.superuser.execute(
                     "select oml_grant(%s, %s, principal => %s)", (login, tenant, f"{tenant}-desk")
                 )
+        for principal in ("ada", "eve"):
+            system.superuser.execute(
+                "select oml_grant(%s, 'acme', principal => %s)", (PEOPLE, principal)
+            )
+        system.bind(SUPPORT, "acme", ("append", "operate"))
         yield system
 
 
 @pytest.fixture
 def pooler(pooled: System) -> Iterator[Pooler]:
     """A pooler of its own for each test, and so a server connection."""
-    with Pooler(pooled.cluster, (BOTH, ONE)) as pooler:
+    with Pooler(pooled.cluster, (BOTH, ONE, PEOPLE, SUPPORT)) as pooler:
         yield pooler
 
 
@@ -173,6 +193,17 @@ def sqlstate_of(connection: Connection, query: str) -> str | None:
     return None
 
 
+def chosen(connection: Connection, choice: str, query: str) -> str | None:
+    """Choose and run a query in one transaction; return the SQLSTATE of what is refused first."""
+    try:
+        with connection.transaction():
+            connection.execute(f"select public.oml_use({choice})".encode())
+            connection.execute(query.encode())
+    except psycopg.Error as error:
+        return error.sqlstate
+    return None
+
+
 def leave(system: System, connection: Connection, statements: str) -> None:
     """Run Ann's statements one by one, whatever they say, and end what they began."""
     for tenant in ("acme", "globex"):
@@ -205,6 +236,9 @@ def test_nothing_that_a_client_leaves_behind_moves_its_neighbours_event(
             added *= 2
         assert sorted(stored(pooled)) == sorted(before + added)
         assert sqlstate_of(bob, appends("bob", "provider")) in ("OM003", refusal)
+        assert chosen(bob, f"'{tenant}'", appends("bob", None)) == refusal
+        added += [] if refusal else [(tenant, login, f"{tenant}-desk", "bob")]
+        assert sorted(stored(pooled)) == sorted(before + added)
         assert pid(bob) == server
     assert proved(pooled)
 
@@ -242,6 +276,50 @@ def test_two_tenants_at_once_on_one_server_connection(pooled: System, pooler: Po
     added = [("acme", BOTH, "acme-desk", "ann"), ("globex", BOTH, "globex-desk", "bob")]
     assert sorted(stored(pooled)) == sorted(before + added * EACH)
     assert proved(pooled)
+
+
+def test_two_who_choose_in_turn_on_one_server_connection(pooled: System, pooler: Pooler) -> None:
+    before = stored(pooled)
+    with client(pooler, BOTH) as ann, client(pooler, BOTH) as bob:
+        for _ in range(EACH // 2):
+            assert chosen(ann, "'acme'", appends("ann", None)) is None
+            assert chosen(bob, "'globex'", appends("bob", None)) is None
+            assert sqlstate_of(ann, appends("ann", None)) == "OM002"
+            assert pid(ann) == pid(bob)
+    added = [("acme", BOTH, "acme-desk", "ann"), ("globex", BOTH, "globex-desk", "bob")]
+    assert sorted(stored(pooled)) == sorted(before + added * (EACH // 2))
+    assert proved(pooled)
+
+
+def test_two_principals_in_turn_on_one_server_connection(pooled: System, pooler: Pooler) -> None:
+    before = stored(pooled)
+    with client(pooler, PEOPLE) as ann, client(pooler, PEOPLE) as bob:
+        for _ in range(EACH // 2):
+            assert chosen(ann, "principal => 'ada'", appends("ann", None)) is None
+            assert chosen(bob, "principal => 'eve'", appends("bob", "acme")) is None
+            assert sqlstate_of(bob, appends("bob", None)) == "OM086"
+            assert pid(ann) == pid(bob)
+    added = [("acme", PEOPLE, "ada", "ann"), ("acme", PEOPLE, "eve", "bob")]
+    assert sorted(stored(pooled)) == sorted(before + added * (EACH // 2))
+
+
+def test_an_impersonation_ends_with_the_transaction_that_chose_it(
+    pooled: System, pooler: Pooler
+) -> None:
+    before = stored(pooled)
+    with client(pooler, SUPPORT) as ann, client(pooler, SUPPORT) as bob:
+        session = value(ann, "select public.oml_impersonate('acme', 'ada', 'ticket 1')")
+        assert chosen(ann, f"impersonation => '{session}'", appends("ann", None)) is None
+        ann.execute(f"set oml.impersonation = '{session}'".encode())
+        assert sqlstate_of(bob, appends("bob", None)) is None
+        assert pid(ann) == pid(bob)
+    added = [("acme", SUPPORT, "ada", "ann"), ("acme", SUPPORT, SUPPORT, "bob")]
+    assert sorted(stored(pooled)) == sorted(before + added)
+    under = pooled.superuser.execute(
+        "select payload->>'by', impersonation is not null from oml.journal where writer = %s",
+        (SUPPORT,),
+    ).fetchall()
+    assert {("ann", True), ("bob", False)} <= {*under}
 
 
 def test_two_logins_share_no_server_connection(pooled: System, pooler: Pooler) -> None:
