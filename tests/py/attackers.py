@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from catalog import contents, shape
-from lakes import KIND, value
+from lakes import KIND
 from systems import Connection, System
 
 OWN, OTHER = "acme", "globex"
@@ -24,7 +24,7 @@ GROUPS = ("oml_writer", "oml_reviewer", "oml_operator", "oml_auditor", "oml_daem
 
 @dataclass(frozen=True)
 class Role:
-    """The group roles of a hostile login, and its permissions in its own tenant and the provider."""
+    """The group roles of a login, and its permissions in its own tenant and the provider."""
 
     groups: tuple[str, ...]
     own: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ ROLES = {
     "attack_all": Role(GROUPS, ALL),
     LANDLORD: Role(("oml_writer",), ("append",)),
 }
-"""Login by login; the landlord owns the database, and with it schema public, without being a superuser."""
+"""Login by login; the landlord owns the database and with it schema public, and is no superuser."""
 
 
 class Target:
@@ -107,13 +107,14 @@ class Target:
             from (
               select prosrc from pg_proc where prosrc like '%oml.%'
               union all select concat(qual, with_check) from pg_policies where schemaname = 'oml'
-            ) s (source), regexp_matches(source, '(?:current_setting|set_config)\(''(oml\.\w+)', 'g') m
+            ) s (source),
+            regexp_matches(source, '(?:current_setting|set_config)\(''(oml\.\w+)', 'g') m
             """
         )
         return sorted(name for (name,) in rows)
 
     def state(self) -> dict[str, Any]:
-        """Return all that an attack must not change: rows, objects, rights, and what hangs on them."""
+        """Return all that no attack may change: rows, objects, rights, and what hangs on them."""
         return {
             **contents(self.superuser),
             **{f"the {kind}": rows for kind, rows in shape(self.superuser).items()},
@@ -211,23 +212,35 @@ def not_refused(
 
 
 @contextmanager
-def nothing_changes(target: Target) -> Iterator[None]:
-    """Insist that all state is the same after the block."""
+def nothing_changes(target: Target, *, draws: bool = False) -> Iterator[None]:
+    """Insist that all state is the same after the block; ``draws``: but for the sequences.
+
+    A number that was drawn is gone, also if its transaction is rolled back.
+    """
+    drawn = {name.removeprefix("oml.") for name in target.sequences()} if draws else set()
     before = target.state()
     yield
-    assert target.state() == before
+    after = target.state()
+    assert {k for k in after if after[k] != before.get(k)} <= drawn
+    assert before.keys() == after.keys()
 
 
 def calls(superuser: Connection) -> list[tuple[str, str, str]]:
-    """Return every function of the extension: a call with nulls, its signature and definition."""
+    """Return every function of the extension: a call with nulls, its signature and definition.
+
+    A trigger function is called by a trigger on a table of the caller's.
+    """
     return superuser.execute(
         """
-        select format('select * from %s(%s)', p.oid::regproc, coalesce((
+        select case when p.prorettype = 'trigger'::regtype then format(
+          'create temporary table mine ();; create trigger t before insert on mine for each row'
+          ' execute function %s()', p.oid::regproc
+        ) else format('select * from %s(%s)', p.oid::regproc, coalesce((
             select string_agg(format('%snull::%s',
               case when p.provariadic <> 0 and n = p.pronargs then 'variadic ' end,
               format_type(t, null)), ', ' order by n)
             from unnest(p.proargtypes) with ordinality a (t, n)
-          ), '')), p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+          ), '')) end, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
         from pg_depend d
         join pg_extension e on e.oid = d.refobjid and e.extname = 'oml'
           and d.refclassid = 'pg_extension'::regclass
@@ -236,8 +249,3 @@ def calls(superuser: Connection) -> list[tuple[str, str, str]]:
         order by 1
         """
     ).fetchall()
-
-
-def events(connection: Connection) -> int:
-    """Count the events of all chains, as a superuser."""
-    return int(value(connection, "select count(*) from oml.journal"))

@@ -4,7 +4,6 @@ What is attacked comes from the catalogue, so that a new table or function is at
 """
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 import psycopg
@@ -12,17 +11,12 @@ import pytest
 from psycopg import sql
 
 from attackers import (
-    GROUPS,
     LANDLORD,
-    OTHER,
-    OWN,
     ROLES,
-    SECRET,
     VICTIM,
     Target,
     append,
     calls,
-    events,
     not_refused,
     nothing_changes,
     refusal,
@@ -70,11 +64,11 @@ ON_TABLES = {
     "a cursor": "declare c cursor for select * from {t};; fetch all from c",
     "a held cursor": "declare c cursor with hold for select * from {t}",
     "a prepared statement": "deallocate all;; prepare p as select * from {t};; execute p",
-    "a dynamic statement": "do $$ declare r record; begin execute 'select * from {t}' into r; end $$",
+    "a dynamic statement": "do $$ begin execute 'select * from {t}'; end $$",
     "a leaky condition": "select * from {t} t where {s}.leak(t::text)",
     "a view": "create view {s}.v as select * from {t};; table {s}.v",
-    "a barrier view": "create view {s}.v with (security_barrier) as select * from {t};; table {s}.v",
-    "an invoker's view": "create view {s}.v with (security_invoker) as select * from {t};; table {s}.v",
+    "a barrier view": "create view {s}.v with (security_barrier) as table {t};; table {s}.v",
+    "an invoker's view": "create view {s}.v with (security_invoker) as table {t};; table {s}.v",
     "a materialized view": "create materialized view {s}.v as select * from {t}",
     "a table as": "create table {s}.v as select * from {t}",
     "a copy of the shape": "create table {s}.v (like {t} including all)",
@@ -131,7 +125,8 @@ ON_SEQUENCES = {
     "setval back": "select setval('{t}', 1, false)",
     "select": "select * from {t}",
     "pg_sequence_last_value": "select 1 / (pg_sequence_last_value('{t}'))::int",
-    "a default": "create table {s}.v (x bigint default nextval('{t}'));; insert into {s}.v values (default)",
+    "a default": "create table {s}.v (x bigint default nextval('{t}'));;"
+    " insert into {s}.v values (default)",
     "restart": "alter sequence {t} restart",
     "cache": "alter sequence {t} cache 100",
     "owned by": "alter sequence {t} owned by {s}.own.x",
@@ -184,7 +179,8 @@ ON_THE_EXTENSION = {
     "receipt's owner": "alter type oml.receipt owner to {s}",
     "a cast of receipts": "create cast (oml.receipt as int) with function {s}.c(oml.receipt)"
     " as implicit",
-    "a cast of the catalogue's": "create cast (jsonb as text) with function {s}.j(jsonb) as implicit",
+    "a cast of the catalogue's": "create cast (jsonb as text) with function {s}.j(jsonb)"
+    " as implicit",
     "an event trigger": "create event trigger e on ddl_command_start execute function {s}.et()",
     "a publication of all": "create publication p for all tables",
     "a publication of the schema": "create publication p for tables in schema oml",
@@ -194,7 +190,7 @@ ON_THE_EXTENSION = {
     "a language": "create language plpython4u handler plpython3_call_handler",
     "python": "create function {s}.py() returns text language plpython3u as 'return 1'",
     "python at once": "do language plpython3u 'x = 1'",
-    "C": "create function {s}.c() returns int language c as '$libdir/plpgsql', 'plpgsql_call_handler'",
+    "C": "create function {s}.c() returns int language c as '$libdir/plpgsql', 'x'",
     "a library": "load 'auto_explain'",
 }
 ON_THE_SERVER = {
@@ -231,7 +227,7 @@ ON_THE_SERVER = {
     "the statistics": "select pg_stat_reset()",
     "a restore point": "select pg_create_restore_point('x')",
 }
-# What the owner of the database may do in PostgreSQL 15, superuser or not; in the guide of isolation.
+# What PostgreSQL 15 lets the owner of a database do: docs/explanation/isolation.md says so.
 LANDLORDS = {
     "analyze",
     "vacuum",
@@ -296,7 +292,7 @@ def test_no_table_is_open(target: Target, attacker: Connection, login: str) -> N
             through = not_refused(attacker, attacks)
             got |= {table: through} if through else {}
     expected = dict.fromkeys(LANDLORDS) if login == LANDLORD else {}
-    assert got == ({table: expected for table in target.tables()} if expected else {})
+    assert got == (dict.fromkeys(target.tables(), expected) if expected else {})
     assert value(attacker, "select count(*) from loot") == 0
 
 
