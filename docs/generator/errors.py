@@ -34,7 +34,7 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
-    "OM084": (
+    "OM104": (
         "An impersonation is not as it must be.",
         ("an impersonation needs a reason", "an impersonation of %s"),
     ),
