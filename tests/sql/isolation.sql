@@ -122,7 +122,7 @@ join pg_extension e on e.oid = d.refobjid and e.extname = 'oml' and d.refclassid
 join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
 where d.deptype = 'e'
   and p.proname not in (
-    'oml_append', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type', 'oml_verify_chain',
+    'oml_append', 'oml_append_batch', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type', 'oml_verify_chain',
     'oml_use', 'oml_impersonate', 'oml_end_impersonation', 'oml_issue_key', 'oml_retire_key', 'oml_keys',
     'chain_rows', 'known_heads', 'deployment_id'
   )
