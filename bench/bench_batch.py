@@ -8,6 +8,7 @@ import json
 import sys
 
 import psycopg
+
 from common import finish, pairs, pgbench, server
 
 CLIENTS = 4

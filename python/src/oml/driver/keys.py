@@ -1,7 +1,7 @@
 """The deployment's keys, through SQL: issue, retire, rotate and list.
 
-Each act is an event of the provider chain, which is what a verifier believes. Errors of the database
-come as DatabaseError.
+Each act is an event of the provider chain, which is what a verifier believes. Errors of the
+database come as DatabaseError.
 """
 
 from typing import Any
