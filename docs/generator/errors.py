@@ -30,11 +30,15 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "These permissions cannot be granted.",
         ("%L are not permissions", "the provider chain takes no events"),
     ),
+    "OM014": (
+        "The idempotency key stands for another request.",
+        ("idempotency key %L was used", "event %s of the batch: idempotency key %L was used"),
+    ),
     "OM015": (
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
-    "OM084": (
+    "OM104": (
         "An impersonation is not as it must be.",
         ("an impersonation needs a reason", "an impersonation of %s"),
     ),

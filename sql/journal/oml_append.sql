@@ -45,9 +45,8 @@ begin
     from oml.membership b
     where session_id is null and b.login = session_user and 'append' = any (b.permissions)
     union all
-    select i.tenant_id, i.tenant, i.principal, 'impersonation:append',
-      jsonb_build_object('session', session_id, 'by', i.by_principal, 'reason', i.reason)::text
-    from oml.impersonated(session_id) i
+    select a.tenant_id, a.tenant, a.principal, a.auth, a.impersonation
+    from oml.appenders(session_id) a
     where session_id is not null
   ) m
   left join lateral (

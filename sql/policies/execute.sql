@@ -2,7 +2,10 @@
 -- Functions absent here are for their owner alone, or for a superuser.
 grant usage on schema oml to oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
 
-grant execute on function @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int) to oml_writer;
+grant execute on function
+  @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int),
+  @extschema@.oml_append_batch(jsonb)
+to oml_writer;
 grant execute on function @extschema@.oml_use(text, text, uuid) to oml_writer, oml_reviewer, oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_create_tenant(text),
@@ -31,7 +34,7 @@ to oml_daemon;
 -- Between the three owners.
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core()
+  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(), oml.lock_chain(uuid)
 to oml_fleet;
 grant execute on function oml.impersonated(uuid) to oml_kernel;
 grant execute on function

@@ -88,7 +88,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass, aclexplode(p.proacl) a
      where d.deptype = 'e' and a.grantee <> p.proowner $$,
   $$ select name, grantee, 'EXECUTE' from (values
-    ('oml_append', '{oml_writer}'::text[]), ('oml_use', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'),
+    ('oml_append', '{oml_writer}'::text[]), ('oml_append_batch', '{oml_writer}'), ('lock_chain', '{oml_fleet}'), ('oml_use', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'),
     ('oml_issue_key', '{oml_operator}'), ('oml_retire_key', '{oml_operator}'), ('oml_keys', '{oml_operator,oml_auditor}'),
     ('oml_impersonate', '{oml_operator}'), ('oml_end_impersonation', '{oml_operator}'), ('impersonated', '{oml_kernel}'),
     ('issue_key', '{oml_owner}'), ('rotate_chains', '{oml_owner}'), ('guard_columns', '{oml_owner}'), ('guard_set_once', '{oml_owner}'),

@@ -43,7 +43,7 @@ select set_eq(
   $$ select signature from function where pronamespace <> 'oml'::regnamespace $$,
   $$ select oid::regprocedure::text from pg_proc where proname in (
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
-       'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
+       'oml_append_batch', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
        'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key'
      ) $$,
   'outside schema oml there are the public functions alone'
@@ -144,7 +144,7 @@ select is_empty(
 select set_eq(
   $$ select proname::text, pg_get_userbyid(proowner)::text from function where prosecdef $$,
   $$ values
-    ('oml_append', 'oml_kernel'), ('oml_use', 'oml_kernel'),
+    ('oml_append', 'oml_kernel'), ('oml_append_batch', 'oml_kernel'), ('oml_use', 'oml_kernel'),
     ('oml_issue_key', 'oml_fleet'), ('oml_retire_key', 'oml_fleet'), ('oml_keys', 'oml_fleet'), ('rotate_chains', 'oml_fleet'),
     ('oml_impersonate', 'oml_fleet'), ('oml_end_impersonation', 'oml_fleet'), ('impersonated', 'oml_fleet'), ('oml_rotate_signing_key', 'oml_owner'),
     ('append_event', 'oml_kernel'), ('require_audit', 'oml_kernel'),
@@ -165,7 +165,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('prove_chain') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'
