@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -34,7 +35,11 @@ every_writer = pytest.mark.parametrize("login", WRITERS)
 BOTH = "attack_both"
 OWNERS = ("oml_owner", "oml_kernel", "oml_fleet")
 APPEND = f"select (public.oml_append('{KIND}', '{{}}')).tenant_id"
+BATCH = (
+    f"""select tenant_id from public.oml_append_batch('[{{"type": "{KIND}", "payload": {{}}}}]')"""
+)
 APPEND_OTHER = f"select public.oml_append('{KIND}', '{{}}', tenant => '{OTHER}')"
+BATCH_OTHER = BATCH.replace('"payload"', f'"tenant": "{OTHER}", "payload"')
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +67,11 @@ def drop_all(target: Target, login: str) -> None:
     """Give a login an empty schema of its own."""
     target.superuser.execute(f"drop schema if exists {login} cascade".encode())
     target.superuser.execute(f"create schema {login} authorization {login}".encode())
+
+
+def reached(connection: Connection) -> set[UUID]:
+    """Append by every verb without naming a tenant; return the tenants that the events reached."""
+    return {value(connection, statement) for statement in (APPEND, BATCH)}
 
 
 def others(target: Target) -> int:
@@ -159,8 +169,8 @@ def test_a_role_that_it_may_become_changes_nothing(
 ) -> None:
     with others_unchanged(target):
         attacker.execute("set role oml_writer")
-        assert value(attacker, APPEND) == target.own
-        assert refusal(attacker, APPEND_OTHER) == "OM003"
+        assert reached(attacker) == {target.own}
+        assert refusal(attacker, APPEND_OTHER) == refusal(attacker, BATCH_OTHER) == "OM003"
 
 
 # --- by settings -------------------------------------------------------------------------------
@@ -180,10 +190,10 @@ def test_no_setting_of_ours_reaches_another_tenant(
     with others_unchanged(target):
         for setting, aim in itertools.product(settings, aims(target)):
             attacker.execute(f"set {setting} = '{aim}'".encode())
-            assert value(attacker, APPEND) == target.own
+            assert reached(attacker) == {target.own}
             with attacker.transaction():
                 attacker.execute(f"set local {setting} = '{aim}'".encode())
-                assert value(attacker, APPEND) == target.own
+                assert reached(attacker) == {target.own}
             late = f"(select set_config('{setting}', '{aim}', false) offset 0) s"
             assert value(attacker, f"{APPEND} from {late}") == target.own
             attacker.execute("reset all")
@@ -201,11 +211,14 @@ def test_no_setting_that_a_transaction_claims_to_have_chosen_reaches_another_ten
                     "select set_config('oml.transaction', pg_current_xact_id()::text, false)"
                 )
                 attacker.execute(f"set {setting} = '{aim}'".encode())
-                try:
-                    assert value(attacker, APPEND) == target.own
-                except psycopg.Error as error:
-                    refused = ("OM003", "OM080", "OM085", "22P02")
-                    assert error.sqlstate in refused and aim, (setting, aim)
+                for statement in (APPEND, BATCH):
+                    try:
+                        with attacker.transaction():
+                            assert value(attacker, statement) == target.own
+                    except psycopg.Error as error:
+                        # Refused by a code of ours, or as no uuid.
+                        assert re.match("OM|22P02", error.sqlstate or ""), (setting, aim)
+                        assert aim, setting
 
 
 @every_writer
@@ -217,7 +230,7 @@ def test_no_setting_of_the_connection_or_the_role_reaches_another_tenant(
         for setting in target.settings():
             options = f"-c {setting}={target.other}"
             with psycopg.connect(dsn, options=options, autocommit=True) as connection:
-                assert value(connection, APPEND) == target.own
+                assert reached(connection) == {target.own}
             later = f"alter role {login} set {setting} = '{target.other}'"
             made = f"create function {login}.f() returns int set {setting} = 'x' language sql"
             assert refusal(attacker, later) == "42501"
@@ -226,7 +239,7 @@ def test_no_setting_of_the_connection_or_the_role_reaches_another_tenant(
             with connect(dsn, autocommit=True) as connection:
                 now = value(connection, f"select current_setting('{setting}')")
                 assert now == str(target.other)
-                assert value(connection, APPEND) == target.own
+                assert reached(connection) == {target.own}
         target.superuser.execute(f"alter role {login} reset all".encode())
 
 
@@ -337,9 +350,10 @@ def test_names_of_its_own_stand_before_none_of_the_catalogues(
         for path in paths:
             attacker.execute(f"set search_path = {path}".encode())
             if ROLES[login].appends:
-                assert value(attacker, APPEND) == target.own
+                assert reached(attacker) == {target.own}
             for attack in (
                 APPEND_OTHER,
+                BATCH_OTHER,
                 f"select * from public.oml_verify_chain('{OTHER}')",
                 "select public.oml_create_tenant('initech')",
                 f"select * from oml.chain_rows('{target.other}'::pg_catalog.uuid, 0, 9)",
@@ -365,11 +379,14 @@ def test_no_plan_or_prepared_statement_keeps_a_tenant(
         "prepare named (text) as"
         f" select (public.oml_append('{KIND}', '{{}}', tenant => $1)).tenant_id"
     )
-    attacker.execute(f"prepare chosen as {APPEND}")
+    aimed = BATCH_OTHER.replace(OTHER, OWN)
+    attacker.execute(f"prepare batch as {aimed}".encode())
+    attacker.execute(f"prepare chosen as {APPEND}".encode())
     for _ in range(7):  # a plan becomes generic at the sixth
         for tenant, tenant_id in ((OWN, target.own), (OTHER, target.other)):
             attacker.execute(f"set oml.tenant_id = '{target.other}'".encode())
             attacker.execute(f"set oml.tenant = '{OTHER}'".encode())
+            assert value(attacker, "execute batch") == target.own
             assert value(attacker, "execute own") == target.own
             assert value(attacker, f"execute named ('{tenant}')") == tenant_id
             with attacker.transaction():
@@ -468,6 +485,8 @@ def test_no_error_notice_or_debugging_output_tells_of_another_tenant(
         for attack in (
             APPEND,
             APPEND_OTHER,
+            BATCH,
+            BATCH_OTHER,
             "select public.oml_use()",
             f"select * from public.oml_verify_chain('{OTHER}')",
             f"select * from public.oml_verify_chain('{OWN}')",
