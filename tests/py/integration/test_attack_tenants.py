@@ -620,3 +620,14 @@ def test_in_public_its_owner_can_stand_in_for_our_functions_and_elsewhere_nobody
                 assert refusal(owner, "drop extension oml") == "42501"
         finally:
             superuser.execute(f"drop database {database} with (force)".encode())
+
+
+def test_what_postgresql_lets_happen_is_what_the_docs_say(target: Target) -> None:
+    landlord = target.system.connect(LANDLORD)
+    assert refusal(landlord, "alter database oml_reached set row_security = off") is None
+    auditor = target.system.connect("attack_auditor")
+    assert refusal(auditor, "create view attack_auditor.v as select * from oml.journal") is None
+    maker = target.system.make_login("attack_maker")
+    target.superuser.execute(f"alter role {maker} createrole".encode())
+    become = f"grant oml_fleet to {maker};; set role oml_fleet;; table oml.journal"
+    assert refusal(target.system.connect(maker), become) is None

@@ -400,6 +400,21 @@ def test_the_drivers_own_prepared_statements_collide_and_nothing_is_stored(
     assert proved(pooled)
 
 
+def test_the_drivers_own_prepared_statements_can_be_the_neighbours(
+    pooled: System, pooler: Pooler
+) -> None:
+    # Both drivers count from the same number, so one name is two statements, which the server cannot
+    # see. Hence the guide's advice.
+    before = stored(pooled)
+    with client(pooler, BOTH, threshold=0) as ann, client(pooler, BOTH, threshold=0) as bob:
+        bob.execute(BOB.encode())
+        value(pooled.superuser, "select pg_terminate_backend(%s, 10000)", pid(bob))
+        ann.execute(ANN.encode())
+        bob.execute(BOB.encode())
+    bobs, anns = ("globex", BOTH, "globex-desk", "bob"), ("acme", BOTH, "acme-desk", "ann")
+    assert sorted(stored(pooled)) == sorted([*before, bobs, anns, anns])
+
+
 def test_without_them_a_client_may_repeat_its_append(pooled: System, pooler: Pooler) -> None:
     before = stored(pooled)
     query = "select oml_append(%s, jsonb_build_object('by', %s::text), tenant => %s)"
