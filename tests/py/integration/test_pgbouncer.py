@@ -403,7 +403,7 @@ def test_the_drivers_own_prepared_statements_collide_and_nothing_is_stored(
 def test_the_drivers_own_prepared_statements_can_be_the_neighbours(
     pooled: System, pooler: Pooler
 ) -> None:
-    # Both drivers count from the same number, so one name is two statements, which the server cannot
+    # Both drivers count from the same number, so one name is two statements; the server cannot
     # see. Hence the guide's advice.
     before = stored(pooled)
     with client(pooler, BOTH, threshold=0) as ann, client(pooler, BOTH, threshold=0) as bob:
