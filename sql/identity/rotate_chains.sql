@@ -1,6 +1,7 @@
 -- Puts another signing key in force on every chain at once. No append is under way then: each holds its
 -- chain's row to its commit, and here all rows are locked, those of tenants in chain_no order and the
--- provider's last. Returns the key that was in force and the last seq it signed on the provider chain.
+-- provider's last. Appends wait meanwhile, so it gives up rather than wait for long on one that is open.
+-- Returns the key that was in force and the last seq it signed on the provider chain.
 create function oml.rotate_chains(
   public_key bytea, out old_kid bytea, out last jsonb[]
 )
@@ -9,16 +10,23 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '10s'
 as $$
 #variable_conflict use_column
 declare
   new_kid bytea := substr(sha256(public_key), 1, 8);
   known record;
 begin
-  perform from oml.chain_head h where h.chain_no > 0 order by h.chain_no for update;
-  old_kid := oml.lock_provider();
-  -- Tenants that were created while the provider's row was waited for.
-  perform from oml.chain_head h where h.chain_no > 0 order by h.chain_no for update;
+  begin
+    perform from oml.chain_head h where h.chain_no > 0 order by h.chain_no for update;
+    old_kid := oml.lock_provider();
+    -- Tenants that were created while the provider's row was waited for.
+    perform from oml.chain_head h where h.chain_no > 0 order by h.chain_no for update;
+  exception when lock_not_available then
+    raise exception using
+      errcode = 'OM089', message = 'a transaction holds a chain: nothing was rotated',
+      hint = 'It appended and has not ended for 10 s. Look for it in pg_stat_activity (idle in transaction), then rotate again.';
+  end;
 
   select k.purpose, k.retired_seq into known from oml.key k where k.kid = new_kid;
   if new_kid = old_kid then

@@ -43,7 +43,13 @@ begin
   from (
     select b.tenant_id, b.tenant, b.principal, 'membership:append' as auth, null as impersonation
     from oml.membership b
-    where session_id is null and b.login = session_user and 'append' = any (b.permissions)
+    where session_id is null and oml_append.tenant is null
+      and b.login = session_user and 'append' = any (b.permissions)
+    union all
+    select b.tenant_id, b.tenant, b.principal, 'membership:append', null
+    from oml.membership b
+    where session_id is null and b.tenant = oml_append.tenant
+      and b.login = session_user and 'append' = any (b.permissions)
     union all
     select a.tenant_id, a.tenant, a.principal, a.auth, a.impersonation
     from oml.appenders(session_id) a
