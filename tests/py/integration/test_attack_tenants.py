@@ -207,9 +207,7 @@ def test_no_setting_that_a_transaction_claims_to_have_chosen_reaches_another_ten
     with others_unchanged(target):
         for setting, aim in itertools.product(settings, aims(target)):
             with attacker.transaction(force_rollback=True):
-                attacker.execute(
-                    "select set_config('oml.transaction', pg_current_xact_id()::text, false)"
-                )
+                attacker.execute("select public.oml_use()")
                 attacker.execute(f"set {setting} = '{aim}'".encode())
                 for statement in (APPEND, BATCH):
                     try:
