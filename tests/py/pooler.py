@@ -74,7 +74,11 @@ class Pooler:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self._await_start()
+        try:
+            self._await_start()
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
@@ -83,13 +87,16 @@ class Pooler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        self._process.wait()
-        shutil.rmtree(self.directory)
+        self._stop()
 
     def dsn(self, login: str, database: str) -> str:
         """Return the connection string of a login and database through the pooler."""
         return make_conninfo(host=str(self.directory), port=_PORT, user=login, dbname=database)
+
+    def _stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.directory)
 
     def _await_start(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
