@@ -36,7 +36,10 @@ begin
   ) then
     perform oml.refuse_caller(tenant, principal, null);
   end if;
-  perform set_config('oml.transaction', pg_current_xact_id()::text, true);
+  -- The next xid can be guessed, and its microsecond not.
+  perform set_config(
+    'oml.transaction', pg_current_xact_id()::text || ' ' || extract(epoch from transaction_timestamp()), true
+  );
   perform set_config('oml.tenant', coalesce(tenant, ''), true);
   perform set_config('oml.principal', coalesce(principal, ''), true);
   perform set_config('oml.impersonation', coalesce(impersonation::text, ''), true);

@@ -67,7 +67,9 @@ begin
   end if;
 
   -- What oml_use asked for, if it was in this transaction.
-  if current_setting('oml.transaction', true) = pg_current_xact_id_if_assigned()::text then
+  if current_setting('oml.transaction', true)
+    = pg_current_xact_id_if_assigned()::text || ' ' || extract(epoch from transaction_timestamp())
+  then
     used_tenant := nullif(current_setting('oml.tenant', true), '');
     acting_as := nullif(current_setting('oml.principal', true), '');
     session_id := nullif(current_setting('oml.impersonation', true), '')::uuid;

@@ -322,6 +322,23 @@ def test_an_impersonation_ends_with_the_transaction_that_chose_it(
     assert {("ann", True), ("bob", False)} <= {*under}
 
 
+def test_a_guess_of_the_neighbours_transaction_chooses_nothing(
+    pooled: System, pooler: Pooler
+) -> None:
+    before = stored(pooled)
+    with client(pooler, BOTH) as ann, client(pooler, BOTH) as bob:
+        ann.execute(
+            "select set_config('oml.transaction',"
+            " (pg_current_xact_id()::text::bigint + 1)::text, false), set_config('oml.tenant', 'acme', false)"
+        )
+        with bob.transaction():
+            guessed = value(bob, "select current_setting('oml.transaction')")
+            assert value(bob, "select pg_current_xact_id()::text") == guessed
+            assert sqlstate_of(bob, appends("bob", None)) == "OM002"
+            bob.execute("rollback")
+    assert stored(pooled) == before
+
+
 def test_two_logins_share_no_server_connection(pooled: System, pooler: Pooler) -> None:
     with client(pooler, BOTH) as ann, client(pooler, ONE) as bob:
         assert pid(ann) != pid(bob)
