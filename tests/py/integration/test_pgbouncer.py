@@ -329,7 +329,8 @@ def test_a_guess_of_the_neighbours_transaction_chooses_nothing(
     with client(pooler, BOTH) as ann, client(pooler, BOTH) as bob:
         ann.execute(
             "select set_config('oml.transaction',"
-            " (pg_current_xact_id()::text::bigint + 1)::text, false), set_config('oml.tenant', 'acme', false)"
+            " (pg_current_xact_id()::text::bigint + 1) || ' ' || extract(epoch from now()), false),"
+            " set_config('oml.tenant', 'acme', false)"
         )
         with bob.transaction():
             guessed = value(bob, "select current_setting('oml.transaction')")
