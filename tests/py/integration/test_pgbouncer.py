@@ -334,7 +334,7 @@ def test_a_guess_of_the_neighbours_transaction_chooses_nothing(
         )
         with bob.transaction():
             guessed = value(bob, "select current_setting('oml.transaction')")
-            assert value(bob, "select pg_current_xact_id()::text") == guessed
+            assert value(bob, "select pg_current_xact_id()::text") == guessed.split()[0]
             assert sqlstate_of(bob, appends("bob", None)) == "OM002"
             bob.execute("rollback")
     assert stored(pooled) == before
