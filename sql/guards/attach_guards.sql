@@ -1,4 +1,4 @@
--- Every trigger of ours is ENABLE ALWAYS.
+-- Every trigger of ours is ENABLE ALWAYS. Those after an insert see what it inserted as appended.
 create function oml.attach_guards()
 returns void
 language plpgsql
@@ -12,15 +12,19 @@ begin
     select * from (values
       ('journal', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('journal', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('journal', 'enqueue', 'after insert', 'row', 'enqueue'),
+      ('journal', 'enqueue', 'after insert', 'statement', 'enqueue'),
+      ('journal', 'fold', 'after insert', 'statement', 'fold'),
       ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('chain_head', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('chain_head', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('tenant', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('tenant', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''retired_at'')'),
       ('event_type', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('entity', 'guard_entity', 'before update', 'row', 'guard_entity'),
+      ('entity', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('entity', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('lake_table', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('setting', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
@@ -32,8 +36,10 @@ begin
     ) as g (table_name, name, event, level, function_name)
   loop
     execute format(
-      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%I()',
-      guard.name, guard.event, guard.table_name, guard.level, guard.function_name
+      'create or replace trigger %I %s on oml.%I %s for each %s execute function oml.%s',
+      guard.name, guard.event, guard.table_name,
+      case guard.event when 'after insert' then 'referencing new table as appended' end, guard.level,
+      case when guard.function_name like '%(%' then guard.function_name else guard.function_name || '()' end
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;

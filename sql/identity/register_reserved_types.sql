@@ -10,6 +10,7 @@ as $$
     ('tenant.genesis', '{created_by}', 4096, true, 'First event of a tenant''s chain.'),
     ('membership.granted', '{login,tenant_id,tenant,principal,permissions}', 4096, true, 'A login was bound to a tenant with these permissions.'),
     ('membership.revoked', '{login,tenant_id,tenant}', 4096, true, 'A login was unbound from a tenant.'),
-    ('event-type.registered', '{type,schema_version,required_keys,max_bytes,pii_class}', 65536, true, 'A version of an event type was added to the catalogue.')
+    ('event-type.registered', '{type,schema_version,json_schema,schema_digest,targets,pii_class,state_keys,required_keys,max_bytes,description}', 65536, true, 'A version of an event type was added to the catalogue.'),
+    ('event-type.retired', '{type,schema_versions}', 4096, true, 'Versions of an event type take no new events.')
   on conflict do nothing
 $$;

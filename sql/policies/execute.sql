@@ -3,14 +3,16 @@
 grant usage on schema oml to oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
 
 grant execute on function @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int) to oml_writer;
+grant execute on function @extschema@.oml_entity(text, text, text) to oml_writer, oml_auditor;
 grant execute on function
   @extschema@.oml_create_tenant(text),
   @extschema@.oml_grant(name, text, text[], text),
   @extschema@.oml_revoke(name, text),
-  @extschema@.oml_register_event_type(text, int, text[], int, text, text)
+  @extschema@.oml_register_event_type(text, int, jsonb, text[], text, text[], text[], int, text),
+  @extschema@.oml_retire_event_type(text, int)
 to oml_operator;
 grant execute on function
-  @extschema@.oml_verify_chain(text),
+  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text),
   oml.chain_rows(uuid, bigint, int),
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
@@ -27,12 +29,14 @@ to oml_daemon;
 -- Between the three owners.
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core()
+  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text),
+  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
 to oml_fleet;
 grant execute on function oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint) to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.signer_public_key(text), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.enqueue()
+  oml.signer_public_key(text), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_set_once(), oml.guard_entity(),
+  oml.enqueue(), oml.fold()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

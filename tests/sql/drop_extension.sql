@@ -2,7 +2,7 @@
 begin;
 set local client_min_messages = warning;
 \ir shared/refused.sql
-select plan(39);
+select plan(41);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
@@ -40,7 +40,7 @@ select throws_ok(
 select throws_ok(
   format('drop function %s', p.oid::regprocedure), '2BP01', null, format('nor can %s be taken out of it', p.proname)
 )
-from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.enqueue'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
+from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.enqueue'::regproc, 'oml.fold'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
 
 -- With CASCADE.
 drop extension oml cascade;

@@ -1,14 +1,14 @@
 -- Append-only, whoever asks: a superuser too, and also while triggers are off for everybody else's.
 begin;
 set local client_min_messages = warning;
-select plan(69);
+select plan(74);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
 select oml_grant('clerk', 'globex');
 select oml_register_event_type('invoice.exported');
 set session authorization clerk;
-select oml_append('invoice.exported', '{}');
+select oml_append('invoice.exported', '{}', entity_type => 'invoice', entity_id => '7');
 reset session authorization;
 insert into oml.lake_table (name, location) values ('silver.test', 'here');
 update oml.frontier set seq = seq + 5;
@@ -28,7 +28,9 @@ cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
 from unnest(array['lake_table', 'setting', 'frontier']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
-insert into attempt values ('membership', 'TRUNCATE', 'truncate oml.membership');
+insert into attempt values
+  ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
+  ('membership', 'TRUNCATE', 'truncate oml.membership');
 
 select set_eq(
   'select distinct table_name from attempt',

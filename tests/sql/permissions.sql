@@ -1,7 +1,7 @@
 -- What a login may do: group roles let it call, memberships let the call go through.
 begin;
 \ir shared/refused.sql
-select plan(293);
+select plan(335);
 
 create role nobody login;
 create role stranger login in role oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
@@ -27,6 +27,9 @@ insert into verb values
   ('oml_grant', $$ select oml_grant('clerk', 'globex', '{append,audit}') $$, true, false, 'operate'),
   ('oml_revoke', $$ select oml_revoke('clerk', 'globex') $$, true, false, 'operate'),
   ('oml_register_event_type', $$ select oml_register_event_type('invoice.lost') $$, true, false, 'operate'),
+  ('oml_retire_event_type', $$ select oml_retire_event_type('invoice.exported') $$, true, false, 'operate'),
+  ('oml_fold_check', 'select * from oml_fold_check()', false, true, 'audit'),
+  ('oml_fold_check', $$ select * from oml_fold_check('globex') $$, false, true, null),
   ('lake_cut_limit', 'select oml.lake_cut_limit()', true, false, 'operate'),
   ('lake_cut_holders', 'select * from oml.lake_cut_holders()', true, true, 'operate or audit'),
   ('lake_fence', 'select oml.lake_fence(0)', true, false, 'operate'),
@@ -49,7 +52,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'deployment_id']) $$,
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_entity', 'deployment_id']) $$,
   'these are all the functions that a group role may call'
 );
 

@@ -1,6 +1,6 @@
 -- What the extension consists of, and what it leaves outside itself.
 begin;
-select plan(210);
+select plan(247);
 
 create temporary table member as
 select d.classid, d.objid from pg_depend d join pg_extension e on e.oid = d.refobjid
@@ -28,7 +28,7 @@ select is_empty(
 );
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
-  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('frontier'), ('lake_table') $$,
+  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -43,7 +43,7 @@ select set_eq(
   $$ select signature from function where pronamespace <> 'oml'::regnamespace $$,
   $$ select oid::regprocedure::text from pg_proc where proname in (
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
-       'oml_genesis', 'oml_configure', 'oml_attach'
+       'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach'
      ) $$,
   'outside schema oml there are the public functions alone'
 );
@@ -95,11 +95,13 @@ select set_eq(
   $$ select table_name, tgname::text, function_name from guard $$,
   $$ values
     ('oml.journal', 'guard_rows', 'oml.guard_append_only'), ('oml.journal', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.journal', 'enqueue', 'oml.enqueue'),
+    ('oml.journal', 'enqueue', 'oml.enqueue'), ('oml.journal', 'fold', 'oml.fold'),
+    ('oml.entity', 'guard_rows', 'oml.guard_append_only'), ('oml.entity', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.entity', 'guard_entity', 'oml.guard_entity'),
     ('oml.outbox', 'guard_rows', 'oml.guard_append_only'), ('oml.outbox', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.chain_head', 'guard_rows', 'oml.guard_append_only'), ('oml.chain_head', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.tenant', 'guard_rows', 'oml.guard_append_only'), ('oml.tenant', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.event_type', 'guard_rows', 'oml.guard_append_only'), ('oml.event_type', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.event_type', 'guard_rows', 'oml.guard_set_once'), ('oml.event_type', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.lake_table', 'guard_rows', 'oml.guard_append_only'), ('oml.lake_table', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.setting', 'guard_rows', 'oml.guard_append_only'), ('oml.setting', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_rows', 'oml.guard_append_only'), ('oml.frontier', 'guard_truncate', 'oml.guard_append_only'),
@@ -141,7 +143,8 @@ select set_eq(
     ('oml_append', 'oml_kernel'), ('append_event', 'oml_kernel'), ('require_audit', 'oml_kernel'),
     ('require_provider', 'oml_kernel'), ('deployment_id', 'oml_kernel'),
     ('oml_create_tenant', 'oml_fleet'), ('oml_grant', 'oml_fleet'), ('oml_revoke', 'oml_fleet'),
-    ('oml_register_event_type', 'oml_fleet'), ('oml_verify_chain', 'oml_fleet'), ('chain_rows', 'oml_fleet'),
+    ('oml_register_event_type', 'oml_fleet'), ('oml_retire_event_type', 'oml_fleet'), ('oml_fold_check', 'oml_fleet'),
+    ('oml_entity', 'oml_kernel'), ('oml_verify_chain', 'oml_fleet'), ('chain_rows', 'oml_fleet'),
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
@@ -156,7 +159,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('prove_chain') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('prove_chain'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'
