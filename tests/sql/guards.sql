@@ -1,7 +1,7 @@
 -- Append-only, whoever asks: a superuser too, and also while triggers are off for everybody else's.
 begin;
 set local client_min_messages = warning;
-select plan(74);
+select plan(85);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
@@ -85,6 +85,24 @@ select throws_ok(
 reset session_replication_role;
 select lives_ok('update oml.frontier set seq = seq', 'it may stand');
 select lives_ok('update oml.frontier set seq = seq + 1', 'and advance');
+
+-- Columns that are set once.
+create table pg_temp.record (id int, ended_at timestamptz, ended_by text, note jsonb);
+create trigger guard_rows before update or delete on pg_temp.record
+  for each row execute function oml.guard_set_once('ended_at', 'ended_by');
+insert into pg_temp.record (id) values (1), (2), (3);
+select lives_ok(format('update pg_temp.record set %s', change), format('%s is set', name))
+from (values
+  ('one column', 'ended_at = now() where id = 1'), ('another one later', 'ended_by = ''me'' where id = 1'),
+  ('both at once', 'ended_at = now(), ended_by = ''me'' where id = 2')
+) c (name, change);
+select throws_ok(statement, 'OM060', null, format('%s is refused', statement))
+from unnest(array[
+  'update pg_temp.record set ended_by = ''you'' where id = 1', 'update pg_temp.record set ended_by = null where id = 1',
+  'update pg_temp.record set ended_at = null, ended_by = null where id = 2', 'update pg_temp.record set ended_at = ended_at where id = 3',
+  'update pg_temp.record set id = 4, ended_at = now() where id = 3', 'update pg_temp.record set note = ''null'' where id = 3',
+  'update pg_temp.record set note = ''null'', ended_at = now() where id = 3', 'delete from pg_temp.record where id = 3'
+]) as statement;
 
 -- The outbox row hangs off the event in the same way.
 set session_replication_role = replica;
