@@ -22,7 +22,8 @@ def feed(system: System) -> None:
     past = f"{queue} select tenant_id, seq, 'bronze.copy' from oml.journal order by tenant_id, seq"
     system.superuser.execute(past.encode())
     each = f"""create function public.copy_event() returns trigger language plpgsql as $$
-        begin {queue} select tenant_id, seq, 'bronze.copy' from appended order by seq; return null; end $$"""
+        begin {queue} select tenant_id, seq, 'bronze.copy' from appended order by seq;
+        return null; end $$"""
     system.superuser.execute(each.encode())
     system.superuser.execute(
         "create trigger enqueue_copy after insert on oml.journal referencing new table as appended"

@@ -79,6 +79,7 @@ def used(system: System) -> System:
     superuser = system.superuser
     superuser.execute(
         "select oml_register_event_type('invoice.exported', required_keys => '{number}',"
+        ' json_schema => \'{"properties": {"price": {"minimum": 0, "multipleOf": 0.05}}}\','
         " state_keys => '{price,text}')"
     )
     for tenant in ("acme", "globex"):
