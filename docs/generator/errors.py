@@ -17,6 +17,7 @@ from pglast.ast import CreateFunctionStmt
 from .markdown import code, page, table
 
 SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "OM001": ("The login is bound to no tenant.", ("login %I is bound to no tenant",)),
     "OM003": (
         "The tenant does not exist, or is not the caller's to know.",
         ("there is no tenant",),

@@ -20,7 +20,7 @@ def build(connection: Connection[TupleRow]) -> str:
         "## Reserved event types",
         "The deployment writes these itself. `oml_append` refuses them, and"
         " `oml_register_event_type` refuses their namespaces. All other types are yours to"
-        " register.",
+        " [register](../guides/event-types.md).",
         table(
             ("type", "version", "required keys", "most bytes", "meaning"),
             [

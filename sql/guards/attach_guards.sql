@@ -1,4 +1,4 @@
--- Every trigger of ours is ENABLE ALWAYS.
+-- Every trigger of ours is ENABLE ALWAYS. Those after an insert see what it inserted as appended.
 create function oml.attach_guards()
 returns void
 language plpgsql
@@ -12,22 +12,24 @@ begin
     select * from (values
       ('journal', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('journal', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('journal', 'enqueue', 'after insert', 'row', 'enqueue'),
+      ('journal', 'enqueue', 'after insert', 'statement', 'enqueue'),
+      ('journal', 'fold', 'after insert', 'statement', 'fold'),
       ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('chain_head', 'guard_rotation', 'before update', 'row', 'guard_columns(kid)'),
+      ('chain_head', 'guard_rotation', 'before update', 'row', 'guard_columns(''kid'')'),
       ('chain_head', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('chain_head', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('tenant', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('tenant', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''retired_at'')'),
       ('event_type', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('key', 'guard_retirement', 'before update', 'row', 'guard_set_once(retired_seq)'),
-      ('key', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('key', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''retired_seq'')'),
       ('key', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('impersonation', 'guard_end', 'before update', 'row', 'guard_set_once(ended_at)'),
-      ('impersonation', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('impersonation', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''ended_at'')'),
       ('impersonation', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('entity', 'guard_entity', 'before update', 'row', 'guard_entity'),
+      ('entity', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('entity', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('lake_table', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('setting', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
@@ -39,9 +41,10 @@ begin
     ) as g (table_name, name, event, level, function)
   loop
     execute format(
-      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%I(%s)',
-      guard.name, guard.event, guard.table_name, guard.level,
-      split_part(guard.function, '(', 1), trim(trailing ')' from split_part(guard.function, '(', 2))
+      'create or replace trigger %I %s on oml.%I %s for each %s execute function oml.%s',
+      guard.name, guard.event, guard.table_name,
+      case guard.event when 'after insert' then 'referencing new table as appended' end, guard.level,
+      case when guard.function like '%(%' then guard.function else guard.function || '()' end
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;

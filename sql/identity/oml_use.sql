@@ -36,10 +36,8 @@ begin
   ) then
     perform oml.refuse_caller(tenant, principal, null);
   end if;
-  -- The next xid can be guessed, and its microsecond not.
-  perform set_config(
-    'oml.transaction', pg_current_xact_id()::text || ' ' || extract(epoch from transaction_timestamp()), true
-  );
+  perform pg_current_xact_id();
+  perform set_config('oml.transaction', oml.transaction_mark(), true);
   perform set_config('oml.tenant', coalesce(tenant, ''), true);
   perform set_config('oml.principal', coalesce(principal, ''), true);
   perform set_config('oml.impersonation', coalesce(impersonation::text, ''), true);

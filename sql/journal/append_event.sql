@@ -38,26 +38,18 @@ as $$
 #variable_conflict use_column
 declare
   chain record;
-  first record;
+  first oml.receipt;
   sealed oml.sealed;
   json_text text := payload::text;
 begin
   chain := oml.open_chain(append_event.tenant_id, type in ('key.issued', 'tenant.genesis'));
 
   if idempotency_key is not null then
-    select j.tenant_id, j.seq, j.event_id, j.hash, j.request_digest into first
-    from oml.journal j
-    where j.tenant_id = append_event.tenant_id
-      and j.principal = append_event.principal
-      and j.idempotency_key = append_event.idempotency_key;
-    if found then
-      if first.request_digest is distinct from append_event.request_digest then
-        raise exception using
-          errcode = 'OM014',
-          message = format('idempotency key %L was used for another request (seq %s)', append_event.idempotency_key, first.seq),
-          hint = 'A key stands for one request. Retry with the same content, or take a new key.';
-      end if;
-      return (first.tenant_id, first.seq, first.event_id, first.hash)::oml.receipt;
+    first := oml.first_receipt(
+      append_event.tenant_id, append_event.principal, append_event.idempotency_key, append_event.request_digest
+    );
+    if first.seq is not null then
+      return first;
     end if;
   end if;
 

@@ -23,6 +23,9 @@ declare
   acting_as text;
   session_id uuid;
   request_digest bytea;
+  refused boolean;
+  violations text;
+  first oml.receipt;
 begin
   -- Index expressions, materialized views and the like run their owner's code inside another's ANALYZE
   -- or autovacuum, where session_user is that other's. PostgreSQL flags such operations; UNLISTEN is
@@ -31,9 +34,7 @@ begin
   perform oml.require_genesis();
 
   -- What oml_use asked for, if it was in this transaction.
-  if current_setting('oml.transaction', true)
-    = pg_current_xact_id_if_assigned()::text || ' ' || extract(epoch from transaction_timestamp())
-  then
+  if current_setting('oml.transaction', true) = oml.transaction_mark() then
     tenant := coalesce(tenant, nullif(current_setting('oml.tenant', true), ''));
     acting_as := nullif(current_setting('oml.principal', true), '');
     session_id := nullif(current_setting('oml.impersonation', true), '')::uuid;
@@ -58,9 +59,10 @@ begin
     where session_id is not null
   ) m
   left join lateral (
-    select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved
+    select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved, t.schema_digest
     from oml.event_type t
     where t.type = oml_append.type
+      and t.retired_at is null
       and (oml_append.schema_version is null or t.schema_version = oml_append.schema_version)
     order by t.schema_version desc
     limit 1
@@ -69,23 +71,7 @@ begin
     and (acting_as is null or m.principal = acting_as)
   limit 1;
   if not found or caller.choices > 1 then
-    perform oml.refuse_caller(tenant, acting_as, 'append', session_id);
-  end if;
-  if caller.schema_version is null or caller.reserved
-    or jsonb_typeof(payload) is distinct from 'object'
-    or not payload ?& caller.required_keys
-    or octet_length(payload::text) > caller.max_bytes
-  then
-    perform oml.refuse_event(
-      type, oml_append.schema_version, payload, caller.schema_version, caller.reserved,
-      caller.required_keys, caller.max_bytes
-    );
-  end if;
-  if octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key)) > 2048 then
-    raise exception using
-      errcode = 'OM016',
-      message = 'the claims beside the payload are longer than 2048 bytes together',
-      hint = 'operation, app_version, invocation_id, entity_*, subject_id and idempotency_key are short names; content belongs in the payload.';
+    perform oml.refuse_caller(tenant, acting_as, '{append}', session_id);
   end if;
 
   -- The request as it was made: a retry is the same call, whatever the catalogue says by then.
@@ -94,6 +80,38 @@ begin
       type, schema_version, payload, operation, app_version, caused_by, invocation_id, entity_type,
       entity_id, subject_id
     )::text, 'UTF8'));
+  end if;
+  refused := caller.schema_version is null or caller.reserved
+    or jsonb_typeof(payload) is distinct from 'object'
+    or not payload ?& caller.required_keys
+    or octet_length(payload::text) > caller.max_bytes;
+  if not refused and caller.schema_digest is not null then
+    violations := oml.schema_violations(type, caller.schema_version, caller.schema_digest, payload::text);
+    refused := violations is not null;
+  end if;
+  if refused then
+    if idempotency_key is not null then
+      first := oml.first_receipt(caller.tenant_id, caller.principal, idempotency_key, request_digest);
+      if first.seq is not null then
+        return first;
+      end if;
+    end if;
+    perform oml.refuse_event(
+      type, oml_append.schema_version, payload, caller.schema_version, caller.reserved,
+      caller.required_keys, caller.max_bytes, violations
+    );
+  end if;
+  if octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key)) > 2048 then
+    raise exception using
+      errcode = 'OM016',
+      message = 'the claims beside the payload are longer than 2048 bytes together',
+      hint = 'operation, app_version, invocation_id, entity_*, subject_id and idempotency_key are short names; content belongs in the payload.';
+  end if;
+  if (entity_type is null) <> (entity_id is null) then
+    raise exception using
+      errcode = 'OM086',
+      message = format('an event of %s names an entity by its %s alone', type, case when entity_id is null then 'type' else 'id' end),
+      hint = 'entity_type and entity_id go together: an id is unique within its type.';
   end if;
 
   return oml.append_event(

@@ -67,9 +67,7 @@ begin
   end if;
 
   -- What oml_use asked for, if it was in this transaction.
-  if current_setting('oml.transaction', true)
-    = pg_current_xact_id_if_assigned()::text || ' ' || extract(epoch from transaction_timestamp())
-  then
+  if current_setting('oml.transaction', true) = oml.transaction_mark() then
     used_tenant := nullif(current_setting('oml.tenant', true), '');
     acting_as := nullif(current_setting('oml.principal', true), '');
     session_id := nullif(current_setting('oml.impersonation', true), '')::uuid;
@@ -102,6 +100,9 @@ begin
         c.choices is distinct from 1 or t.schema_version is null or t.reserved
         or jsonb_typeof(e.payload) is distinct from 'object' or not e.payload ?& t.required_keys
         or octet_length(e.payload::text) > t.max_bytes
+        or (t.schema_digest is not null
+          and oml.schema_violations(e.type, t.schema_version, t.schema_digest, e.payload::text) is not null)
+        or (e.entity_type is null) <> (e.entity_id is null)
         or octet_length(concat(
           e.operation, e.app_version, e.invocation_id, e.entity_type, e.entity_id, e.subject_id, e.idempotency_key
         )) > 2048 as refused,
@@ -116,9 +117,9 @@ begin
       from event e
       left join caller c on c.tenant = e.tenant
       left join lateral (
-        select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved
+        select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved, t.schema_digest
         from oml.event_type t
-        where t.type = e.type and (e.schema_version is null or t.schema_version = e.schema_version)
+        where t.type = e.type and t.retired_at is null and (e.schema_version is null or t.schema_version = e.schema_version)
         order by t.schema_version desc
         limit 1
       ) t on true

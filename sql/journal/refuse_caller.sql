@@ -1,14 +1,14 @@
 -- Says why a caller has no membership, or no single one, that fits what it asked for: tenant, principal
--- and permission may each be null, for any. An unknown tenant and somebody else's tenant get one answer:
+-- and permissions (any of them is enough) may each be null, for any. An unknown tenant and somebody else's tenant get one answer:
 -- two would tell who our customers are.
-create function oml.refuse_caller(tenant text, principal text, permission text, impersonation uuid default null)
+create function oml.refuse_caller(tenant text, principal text, permissions text[], impersonation uuid default null)
 returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  may text := case permission when 'append' then 'append to' else 'use' end;
+  may text := case when permissions = '{append}' then 'append to' else 'use' end;
   tenants text[];
   principals text[];
 begin
@@ -23,7 +23,7 @@ begin
       filter (where m.tenant = coalesce(refuse_caller.tenant, m.tenant))
   into tenants, principals
   from oml.membership m
-  where m.login = session_user and (permission is null or permission = any (m.permissions));
+  where m.login = session_user and (refuse_caller.permissions is null or m.permissions && refuse_caller.permissions);
   if tenants is null then
     raise exception using
       errcode = 'OM001',
@@ -43,7 +43,7 @@ begin
     raise exception using
       errcode = 'OM002',
       message = format('login %I is bound to several tenants and named none', session_user),
-      hint = format('Say which: select oml_use(…), or oml_append(…, tenant => …). It may be one of: %s.', array_to_string(tenants, ', '));
+      hint = format('Say which: select oml_use(…), or the argument tenant => …. It may be one of: %s.', array_to_string(tenants, ', '));
   end if;
   raise exception using
     errcode = 'OM106',

@@ -6,7 +6,8 @@ create function oml.refuse_event(
   registered_version int,
   reserved boolean,
   required_keys text[],
-  max_bytes int
+  max_bytes int,
+  violations text
 )
 returns void
 language plpgsql
@@ -14,11 +15,17 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if registered_version is null then
+  if registered_version is null and exists (
+    select from oml.event_type t
+    where t.type = refuse_event.type
+      and t.schema_version = coalesce(refuse_event.schema_version, t.schema_version)
+  ) then
     raise exception using
-      errcode = 'OM010',
-      message = format('event type %L%s is not registered', type, ' version ' || schema_version),
-      hint = 'An operator registers it: select oml_register_event_type(…).';
+      errcode = 'OM081',
+      message = format('event type %L%s is retired', type, ' version ' || schema_version),
+      hint = 'Its old events stay and verify. Append another type, or an operator registers its next version.';
+  elsif registered_version is null then
+    perform oml.refuse_unregistered(type, schema_version);
   elsif reserved then
     raise exception using
       errcode = 'OM015',
@@ -37,6 +44,11 @@ begin
         (select string_agg(k, ', ') from unnest(required_keys) k where not payload ? k)
       ),
       hint = format('Version %s of the type requires: %s.', registered_version, array_to_string(required_keys, ', '));
+  elsif violations is not null then
+    raise exception using
+      errcode = 'OM080',
+      message = format('the payload of %s violates the schema of version %s: %s', type, registered_version, violations),
+      hint = 'Each is named by its JSON Pointer and the keyword; * stands for a key that the schema does not name.';
   end if;
   raise exception using
     errcode = 'OM013',

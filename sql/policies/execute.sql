@@ -6,6 +6,7 @@ grant execute on function
   @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int),
   @extschema@.oml_append_batch(jsonb)
 to oml_writer;
+grant execute on function @extschema@.oml_entity(text, text, text) to oml_writer, oml_auditor;
 grant execute on function @extschema@.oml_use(text, text, uuid) to oml_writer, oml_reviewer, oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_create_tenant(text),
@@ -13,11 +14,12 @@ grant execute on function
   @extschema@.oml_revoke(name, text, text),
   @extschema@.oml_issue_key(bytea, text, text, text), @extschema@.oml_retire_key(text),
   @extschema@.oml_impersonate(text, text, text, interval), @extschema@.oml_end_impersonation(uuid),
-  @extschema@.oml_register_event_type(text, int, text[], int, text, text)
+  @extschema@.oml_register_event_type(text, int, jsonb, text[], text, text[], text[], int, text),
+  @extschema@.oml_retire_event_type(text, int)
 to oml_operator;
 grant execute on function @extschema@.oml_keys() to oml_operator, oml_auditor;
 grant execute on function
-  @extschema@.oml_verify_chain(text),
+  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text),
   oml.chain_rows(uuid, bigint, int),
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
@@ -34,7 +36,8 @@ to oml_daemon;
 -- Between the three owners.
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(), oml.lock_chain(uuid)
+  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
+  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
 to oml_fleet;
 grant execute on function oml.impersonated(uuid) to oml_kernel;
 grant execute on function
@@ -42,8 +45,9 @@ grant execute on function
   oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.rotate_chains(bytea)
 to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.signer_public_key(text, bytea), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.enqueue()
+  oml.signer_public_key(text, bytea), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(),
+  oml.enqueue(), oml.fold()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

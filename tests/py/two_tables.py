@@ -22,11 +22,12 @@ def feed(system: System) -> None:
     past = f"{queue} select tenant_id, seq, 'bronze.copy' from oml.journal order by tenant_id, seq"
     system.superuser.execute(past.encode())
     each = f"""create function public.copy_event() returns trigger language plpgsql as $$
-        begin {queue} values (new.tenant_id, new.seq, 'bronze.copy'); return null; end $$"""
+        begin {queue} select tenant_id, seq, 'bronze.copy' from appended order by seq;
+        return null; end $$"""
     system.superuser.execute(each.encode())
     system.superuser.execute(
-        "create trigger enqueue_copy after insert on oml.journal"
-        " for each row execute function public.copy_event()"
+        "create trigger enqueue_copy after insert on oml.journal referencing new table as appended"
+        " for each statement execute function public.copy_event()"
     )
     assert value(system.superuser, "select count(*) from oml.outbox where target = 'bronze.copy'")
 

@@ -1,7 +1,7 @@
 -- One key, one request: a client that lost its receipt may ask again.
 begin;
 \ir shared/refused.sql
-select plan(54);
+select plan(67);
 
 create role clerk login in role oml_writer;
 create role colleague login in role oml_writer;
@@ -58,8 +58,8 @@ from (values
   ('an app_version', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', app_version => ''1'''),
   ('a cause', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', caused_by => ''0190f3c8-0000-7000-8000-000000000001'''),
   ('an invocation', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', invocation_id => ''1'''),
-  ('an entity type', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', entity_type => ''1'''),
-  ('an entity id', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', entity_id => ''1'''),
+  ('an entity', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', entity_type => ''1'', entity_id => ''1'''),
+  ('the empty entity', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', entity_type => '''', entity_id => '''''),
   ('a subject', 'invoice.exported', '{"a": 1, "b": [2.50, null]}', ', subject_id => ''1''')
 ) as r (difference, type, payload, claim);
 
@@ -117,6 +117,49 @@ select is(
   array[10, 10]::bigint[], 'a key of 2048 bytes beside a principal of 256 finds its first receipt'
 );
 reset session authorization;
+
+-- A retry is the same call, whatever has become of its type.
+reset session authorization;
+select oml_register_event_type('order.placed');
+set session authorization clerk;
+create temporary table placed as select * from oml_append('order.placed', '{"n": 1}', tenant => 'globex', idempotency_key => 'order 10');
+reset session authorization;
+select oml_register_event_type('order.placed', 2, required_keys => '{m}');
+select pg_temp.stored() as stored \gset
+set session authorization clerk;
+select results_eq(
+  $$ select * from oml_append('order.placed', '{"n": 1}', tenant => 'globex', idempotency_key => 'order 10') $$, 'select * from placed',
+  'a version that asks for more returns the first receipt'
+);
+reset session authorization;
+select oml_register_event_type('order.placed', 3, 'false');
+select pg_temp.stored() as stored \gset
+set session authorization clerk;
+select results_eq(
+  $$ select * from oml_append('order.placed', '{"n": 1}', tenant => 'globex', idempotency_key => 'order 10') $$, 'select * from placed',
+  'one whose schema takes nothing'
+);
+reset session authorization;
+select oml_retire_event_type('order.placed');
+select pg_temp.stored() as stored \gset
+set session authorization clerk;
+select results_eq(
+  $$ select * from oml_append('order.placed', '{"n": 1}', tenant => 'globex', idempotency_key => 'order 10') $$, 'select * from placed',
+  'and a type that is retired'
+);
+select is(pg_temp.stored(), :'stored', 'and stores nothing');
+select pg_temp.refused(
+  $$ select oml_append('order.placed', '{"n": 2}', tenant => 'globex', idempotency_key => 'order 10') $$,
+  'OM014', 'idempotency key ''order 10'' was used for another request (seq 11)', '%take a new key.', 'another request of a retired type is another request'
+);
+select pg_temp.refused(
+  $$ select oml_append('order.placed', '{"n": 1}', tenant => 'globex', idempotency_key => 'order 11') $$,
+  'OM081', 'event type ''order.placed'' is retired', '%', 'a new key does not revive a retired type'
+);
+select pg_temp.refused(
+  $$ select oml_append('order.placed', '{"n": 1}', tenant => 'initech', idempotency_key => 'order 10') $$,
+  'OM081', 'event type ''order.placed'' is retired', '%', 'nor does a key of another tenant'
+);
 
 -- An undone request never used its key.
 set session authorization clerk;

@@ -1,7 +1,7 @@
 -- What may be appended: the event catalogue decides, and a refusal says what to change.
 begin;
 \ir shared/refused.sql
-select plan(109);
+select plan(182);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex');
@@ -10,6 +10,27 @@ select oml_register_event_type('invoice.exported');
 select oml_register_event_type('invoice.paid', required_keys => '{invoice,amount,currency}');
 select oml_register_event_type('invoice.paid', 2, required_keys => '{invoice}');
 select oml_register_event_type('note.written', max_bytes => 64);
+select oml_register_event_type('order.placed', 1);
+select oml_register_event_type('order.placed', 2);
+select oml_register_event_type('order.placed', 3, required_keys => '{never}');
+select oml_retire_event_type('order.placed', 3);
+select oml_register_event_type('order.lost');
+select oml_retire_event_type('order.lost');
+select oml_register_event_type('invoice.checked', 1, '{
+  "type": "object", "required": ["invoice", "total"], "additionalProperties": false,
+  "properties": {
+    "invoice": {"type": "string", "pattern": "^INV-[0-9]+$", "maxLength": 12},
+    "total": {"type": "number", "minimum": 0, "multipleOf": 0.01},
+    "count": {"type": "integer"},
+    "tags": {"type": "array", "uniqueItems": true, "items": {"type": "string"}},
+    "by/name": {"additionalProperties": {"enum": ["a", "b"]}},
+    "lines": {"type": "array", "unevaluatedItems": false, "prefixItems": [{}]},
+    "tree": {"$ref": "#/$defs/tree"}
+  },
+  "$defs": {"tree": {"items": {"$ref": "#/$defs/tree"}}}
+}', max_bytes => 1048576);
+create function pg_temp.events() returns table (seq bigint, schema_version int) language sql security definer
+as 'select j.seq, j.schema_version from oml.journal j join oml.tenant t using (tenant_id) where t.name = ''globex''';
 set session authorization clerk;
 
 -- OM010: not in the catalogue.
@@ -37,7 +58,7 @@ select pg_temp.refused(
 )
 from unnest(array[
   'key.issued', 'tenant.created', 'tenant.genesis',
-  'membership.granted', 'membership.revoked', 'event-type.registered'
+  'membership.granted', 'membership.revoked', 'event-type.registered', 'event-type.retired'
 ]) as type;
 
 -- OM011: not an object.
@@ -80,6 +101,56 @@ select lives_ok(
 select lives_ok(
   $$ select oml_append('invoice.paid', '{"invoice": 7, "amount": 1, "currency": "EUR", "more": []}', schema_version => 1) $$,
   'a payload may have more keys than are required'
+);
+
+-- OM081: retired.
+select lives_ok($$ select oml_append('order.placed', '{}') $$, 'a type of which one version is retired is taken');
+select is((select schema_version from pg_temp.events() order by seq desc limit 1), 2, 'in its newest version that is not');
+select lives_ok($$ select oml_append('order.placed', '{}', schema_version => 1) $$, 'an older one can be named');
+select pg_temp.refused(
+  format('select oml_append(%L, %L, schema_version => %L::int)', type, '{}', version), 'OM081',
+  format('event type %L%s is retired', type, ' version ' || version), 'Its old events stay and verify.%', format('a retired %s is refused', name)
+)
+from (values ('type', 'order.lost', null::int), ('version', 'order.placed', 3), ('type''s version', 'order.lost', 1)) r (name, type, version);
+
+-- OM080: the schema. No value of the payload is repeated, nor a key that the schema does not know.
+select lives_ok(
+  format('select oml_append(%L, %L)', 'invoice.checked', payload), format('%s is what the schema asks for', left(payload, 80))
+)
+from (values
+  ('{"invoice": "INV-1", "total": 1.13}'), ('{"invoice": "INV-1", "total": 12345678901234567890123.25}'),
+  ('{"invoice": "INV-1", "total": 0.00, "count": 3.0, "tags": ["a", "b"], "by/name": {"z": "a"}}'),
+  ('{"invoice": "INV-1", "total": 1, "count": 1' || repeat('0', 9999) || ', "tree": ' || repeat('[', 50) || repeat(']', 50) || '}')
+) p (payload);
+select pg_temp.refused(
+  format('select oml_append(%L, %L)', 'invoice.checked', payload), 'OM080',
+  format('the payload of invoice.checked violates the schema of version 1: %s', violations), '%JSON Pointer%', name || ' violates the schema'
+)
+from (values
+  ('nothing', '{}', 'the payload violates required ["invoice", "total"]'),
+  ('a missing key', '{"invoice": "INV-1"}', 'the payload violates required ["total"]'),
+  ('a wrong type', '{"invoice": 7, "total": 1}', '/invoice violates type "string"'),
+  ('a text', '{"invoice": "secret", "total": 1}', '/invoice violates pattern "^INV-[0-9]+$"'),
+  ('a long text', '{"invoice": "INV-12345678901234567890", "total": 1}', '/invoice violates maxLength 12'),
+  ('a negative number', '{"invoice": "INV-1", "total": -1}', '/total violates minimum 0'),
+  ('a fraction of a cent', '{"invoice": "INV-1", "total": 1.131}', '/total violates multipleOf 0.01'),
+  ('a tiny fraction', '{"invoice": "INV-1", "total": 1e-16000}', '/total violates multipleOf 0.01'),
+  ('a fraction where an integer is asked for', '{"invoice": "INV-1", "total": 1, "count": 1.5}', '/count violates type "integer"'),
+  ('a huge fraction', '{"invoice": "INV-1", "total": 1, "count": 1' || repeat('0', 9999) || '.5}', '/count violates type "integer"'),
+  ('an unknown key', '{"invoice": "INV-1", "total": 1, "secret": "x"}', 'the payload violates additionalProperties false'),
+  ('a repeated item', '{"invoice": "INV-1", "total": 1, "tags": ["secret", "secret"]}', '/tags violates uniqueItems true'),
+  ('a value below an unknown key', '{"invoice": "INV-1", "total": 1, "by/name": {"secret@acme.example": "x"}}', '/by~1name/* violates enum ["a", "b"]'),
+  ('several things',
+    '{"invoice": 7, "total": -0.001, "count": "x", "tags": "y"}',
+    '/tags violates type "array"; /count violates type "integer"; /total violates minimum 0; and more'),
+  ('what the library stumbles over', '{"invoice": "INV-1", "total": 1, "lines": [0, 1, "secret"]}',
+    'its schema cannot be applied to it (TypeError)'),
+  ('a deep tree', '{"invoice": "INV-1", "total": 1, "tree": ' || repeat('[', 900) || repeat(']', 900) || '}', 'it is nested too deeply for its schema'),
+  ('a deeper tree', '{"invoice": "INV-1", "total": 1, "tree": ' || repeat('[', 3000) || repeat(']', 3000) || '}', 'it is nested too deeply for its schema')
+) p (name, payload, violations);
+select pg_temp.refused(
+  $$ select oml_append('invoice.checked', '[]') $$, 'OM011', 'the payload of invoice.checked is a JSON array, not a JSON object', 'Pass an object%',
+  'a payload is an object whatever its schema'
 );
 
 -- OM013: size, in bytes of the UTF-8 JSON text.

@@ -11,6 +11,8 @@ select oml_create_tenant('initech') as initech \gset
 select oml_register_event_type('note.added');
 select oml_register_event_type('note.added', 2, required_keys => '{text}', max_bytes => 200, pii_class => 'contact');
 select oml_register_event_type('note.empty', max_bytes => 2);
+select oml_register_event_type('note.judged', 1, '{"properties": {"n": {"type": "integer"}}}', state_keys => '{n}');
+select oml_register_event_type('note.gone');
 do $$
 begin
   perform oml_grant('clerk', 'globex');
@@ -103,6 +105,32 @@ from (values
    'event 2 of the batch: idempotency key ''new'' was used for another request', 'a key of two requests in one batch')
 ) r (batch, message, why);
 
+-- A type that was retired since refuses new events and answers old requests; state is folded in order.
+select results_eq(
+  $$ select n, pg_temp.name_of(tenant_id), seq from oml_append_batch('[
+       {"type": "note.judged", "tenant": "globex", "payload": {"n": 1}, "entity_type": "thing", "entity_id": "a"},
+       {"type": "note.gone", "tenant": "globex", "payload": {"n": 1}, "idempotency_key": "gone"},
+       {"type": "note.judged", "tenant": "globex", "payload": {"n": 2}, "entity_type": "thing", "entity_id": "a"},
+       {"type": "note.judged", "tenant": "globex", "payload": {}, "entity_type": "thing", "entity_id": "b"}
+     ]') with ordinality r (tenant_id, seq, event_id, hash, n) $$,
+  $$ values (1::bigint, 'globex', 7::bigint), (2, 'globex', 8), (3, 'globex', 9), (4, 'globex', 10) $$, 'types with schemas and state go in a batch too'
+);
+select results_eq(
+  $$ select last_seq, event_count, state from oml_entity('thing', 'a', 'globex') $$, $$ values (9::bigint, 2::bigint, '{"n": 2}'::jsonb) $$,
+  'an entity that is named twice in a batch has the state of its last event'
+);
+reset session authorization;
+select oml_retire_event_type('note.gone');
+select is_empty('select * from oml_fold_check()', 'the fold agrees with the journal');
+set session authorization clerk;
+select results_eq(
+  $$ select n, seq from oml_append_batch('[
+       {"type": "note.added", "tenant": "globex", "payload": {"text": "11"}},
+       {"type": "note.gone", "tenant": "globex", "payload": {"n": 1}, "idempotency_key": "gone"}
+     ]') with ordinality r (tenant_id, seq, event_id, hash, n) $$,
+  $$ values (1::bigint, 11::bigint), (2, 8) $$, 'a request from before its type was retired is answered'
+);
+
 -- All or nothing: what oml_append refuses, the batch refuses, with the same words.
 create temporary table bad (why text, event jsonb);
 insert into bad values
@@ -116,14 +144,17 @@ insert into bad values
   ('a payload that is no object', '{"type": "note.added", "tenant": "globex", "payload": [1]}'),
   ('a payload that lacks a key', '{"type": "note.added", "tenant": "globex", "payload": {"txt": ""}}'),
   ('a payload that is too large', '{"type": "note.empty", "tenant": "globex", "payload": {"text": ""}}'),
+  ('a payload that violates its schema', '{"type": "note.judged", "tenant": "globex", "payload": {"n": "x"}}'),
+  ('a retired type', '{"type": "note.gone", "tenant": "globex", "payload": {"n": 2}}'),
+  ('half an entity', '{"type": "note.added", "tenant": "globex", "payload": {"text": ""}, "entity_type": "note"}'),
   ('long claims', jsonb_build_object('type', 'note.added', 'tenant', 'globex', 'payload', '{"text": ""}'::jsonb, 'operation', repeat('x', 2049)));
 create function pg_temp.single(event jsonb)
 returns pg_temp.refusal
 language sql
 as $$
   select pg_temp.refusal_of(format(
-    'select oml_append(%L, %L, %L, schema_version => %L, operation => %L)',
-    event ->> 'type', event -> 'payload', event ->> 'tenant', event ->> 'schema_version', event ->> 'operation'
+    'select oml_append(%L, %L, %L, schema_version => %L, operation => %L, entity_type => %L)',
+    event ->> 'type', event -> 'payload', event ->> 'tenant', event ->> 'schema_version', event ->> 'operation', event ->> 'entity_type'
   ))
 $$;
 select pg_temp.refused(

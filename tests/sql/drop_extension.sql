@@ -40,7 +40,7 @@ select throws_ok(
 select throws_ok(
   format('drop function %s', p.oid::regprocedure), '2BP01', null, format('nor can %s be taken out of it', p.proname)
 )
-from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.enqueue'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
+from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.enqueue'::regproc, 'oml.fold'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
 
 -- With CASCADE.
 drop extension oml cascade;

@@ -8,7 +8,7 @@ select oml_create_tenant('globex') as globex \gset
 select oml_grant('clerk', 'globex');
 select oml_register_event_type('invoice.exported');
 set session authorization clerk;
-select oml_append('invoice.exported', '{}');
+select oml_append('invoice.exported', '{}', entity_type => 'invoice', entity_id => '7');
 reset session authorization;
 insert into oml.lake_table (name, location) values ('silver.test', 'here');
 insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenant, principal, reason, started_at, expires_at)
@@ -30,7 +30,9 @@ cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
 from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
-insert into attempt values ('membership', 'TRUNCATE', 'truncate oml.membership');
+insert into attempt values
+  ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
+  ('membership', 'TRUNCATE', 'truncate oml.membership');
 
 select set_eq(
   'select distinct table_name from attempt',
@@ -61,9 +63,9 @@ create temporary table change (table_name text, what text, statement text, messa
 insert into change values
   ('chain_head', 'another column', 'update oml.chain_head set chain_no = chain_no + 1000', 'only kid may change'),
   ('chain_head', 'another column beside it', 'update oml.chain_head set kid = ''\x0000000000000000'', chain_no = chain_no + 1000', 'only kid may change'),
-  ('key', 'another column', 'update oml.key set issued_seq = 0', 'retired_seq may be set once, and nothing else changes'),
-  ('key', 'another column beside it', 'update oml.key set retired_seq = 9, purpose = ''signing''', 'retired_seq may be set once, and nothing else changes'),
-  ('impersonation', 'another column', 'update oml.impersonation set reason = ''other''', 'ended_at may be set once, and nothing else changes');
+  ('key', 'another column', 'update oml.key set issued_seq = 0', 'it is append-only'),
+  ('key', 'another column beside it', 'update oml.key set retired_seq = 9, purpose = ''signing''', 'it is append-only'),
+  ('impersonation', 'another column', 'update oml.impersonation set reason = ''other''', 'it is append-only');
 select throws_ok(
   statement, 'OM060', format('UPDATE on oml.%s is refused: %s', table_name, message), format('%s of %s may not change', what, table_name)
 )
@@ -113,6 +115,24 @@ select throws_ok(
 reset session_replication_role;
 select lives_ok('update oml.frontier set seq = seq', 'it may stand');
 select lives_ok('update oml.frontier set seq = seq + 1', 'and advance');
+
+-- Columns that are set once.
+create table pg_temp.record (id int, ended_at timestamptz, ended_by text, note jsonb);
+create trigger guard_rows before update or delete on pg_temp.record
+  for each row execute function oml.guard_set_once('ended_at', 'ended_by');
+insert into pg_temp.record (id) values (1), (2), (3);
+select lives_ok(format('update pg_temp.record set %s', change), format('%s is set', name))
+from (values
+  ('one column', 'ended_at = now() where id = 1'), ('another one later', 'ended_by = ''me'' where id = 1'),
+  ('both at once', 'ended_at = now(), ended_by = ''me'' where id = 2')
+) c (name, change);
+select throws_ok(statement, 'OM060', null, format('%s is refused', statement))
+from unnest(array[
+  'update pg_temp.record set ended_by = ''you'' where id = 1', 'update pg_temp.record set ended_by = null where id = 1',
+  'update pg_temp.record set ended_at = null, ended_by = null where id = 2', 'update pg_temp.record set ended_at = ended_at where id = 3',
+  'update pg_temp.record set id = 4, ended_at = now() where id = 3', 'update pg_temp.record set note = ''null'' where id = 3',
+  'update pg_temp.record set note = ''null'', ended_at = now() where id = 3', 'delete from pg_temp.record where id = 3'
+]) as statement;
 
 -- The outbox row hangs off the event in the same way.
 set session_replication_role = replica;

@@ -45,6 +45,10 @@ select throws_ok(
   format('insert into oml.outbox (tenant_id, chain_seq, target) values (%L, 1, %L)', :'initech', 'bronze.events'),
   '42501', 'new row violates row-level security policy for table "outbox"', 'nor queue one'
 );
+select throws_ok(
+  format($$ insert into oml.entity values (%L, 'a', 'b', 1, gen_random_uuid(), 'a.b', 1, now(), now(), '{}') $$, :'initech'),
+  '42501', 'new row violates row-level security policy for table "entity"', 'nor fold one'
+);
 select is_empty(
   format('select from oml.chain_head where tenant_id = %L for update', :'initech'), 'nor lock another''s chain'
 );
@@ -52,6 +56,7 @@ select throws_ok(statement, '42501', null, format('oml_kernel may not %s', name)
 from (values
   ('update the journal', 'update oml.journal set payload = null'), ('delete from it', 'delete from oml.journal'),
   ('truncate it', 'truncate oml.journal'), ('alter it', 'alter table oml.journal disable row level security'),
+  ('rename an entity', 'update oml.entity set entity_id = ''x'''), ('delete one', 'delete from oml.entity'),
   ('drop its guards', 'drop trigger guard_rows on oml.journal'), ('read the outbox', 'select * from oml.outbox'),
   ('read the tenants', 'select * from oml.tenant'), ('bind a login', 'insert into oml.membership default values'),
   ('change a setting', 'update oml.setting set value = ''x'''), ('register a type', 'insert into oml.event_type (type) values (''a.b'')'),
@@ -71,6 +76,7 @@ from (values
   ('delete from it', 'delete from oml.journal'), ('truncate it', 'truncate oml.journal'),
   ('alter it', 'alter table oml.journal disable trigger all'), ('delete from the outbox', 'delete from oml.outbox'),
   ('queue', 'insert into oml.outbox (tenant_id, chain_seq, target) values (gen_random_uuid(), 1, ''x'')'),
+  ('change an entity', 'update oml.entity set state = ''{}'''), ('register a retired type anew', 'update oml.event_type set max_bytes = 9'),
   ('rename a tenant', 'update oml.tenant set name = ''x'''), ('change a setting', 'update oml.setting set value = ''x'''),
   ('make a table', 'create table oml.mine ()')
 ) v (name, statement);

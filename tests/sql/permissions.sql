@@ -31,6 +31,9 @@ insert into verb values
   ('oml_register_event_type', $$ select oml_register_event_type('invoice.lost') $$, true, false, 'operate'),
   ('oml_issue_key', $$ select oml_issue_key(decode(repeat('cd', 32), 'hex'), 'signing') $$, true, false, 'operate'),
   ('oml_retire_key', format('select oml_retire_key(%L)', :'standby'), true, false, 'operate'),
+  ('oml_retire_event_type', $$ select oml_retire_event_type('invoice.exported') $$, true, false, 'operate'),
+  ('oml_fold_check', 'select * from oml_fold_check()', false, true, 'audit'),
+  ('oml_fold_check', $$ select * from oml_fold_check('globex') $$, false, true, null),
   ('oml_keys', 'select * from oml_keys()', true, true, 'audit or operate'),
   ('oml_end_impersonation', 'select oml_end_impersonation(gen_random_uuid())', true, false, 'operate'),
   ('lake_cut_limit', 'select oml.lake_cut_limit()', true, false, 'operate'),
@@ -55,7 +58,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_use', 'oml_impersonate', 'deployment_id']) $$,
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id']) $$,
   'these are all the functions that a group role may call'
 );
 

@@ -22,8 +22,9 @@ select set_eq(
     ('chain_head', 'oml_kernel', 'SELECT'), ('chain_head', 'oml_fleet', 'INSERT,SELECT'),
     ('key', 'oml_fleet', 'INSERT,SELECT'), ('impersonation', 'oml_fleet', 'INSERT,SELECT'),
     ('membership', 'oml_kernel', 'SELECT'), ('membership', 'oml_fleet', 'DELETE,INSERT,SELECT,UPDATE'),
-    ('event_type', 'oml_kernel', 'SELECT'), ('event_type', 'oml_fleet', 'INSERT'),
+    ('event_type', 'oml_kernel', 'SELECT'), ('event_type', 'oml_fleet', 'INSERT,SELECT'),
     ('journal', 'oml_kernel', 'INSERT,SELECT'), ('journal', 'oml_fleet', 'SELECT'),
+    ('entity', 'oml_kernel', 'INSERT,SELECT'), ('entity', 'oml_fleet', 'SELECT'),
     ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
@@ -38,8 +39,11 @@ select set_eq(
     ('chain_head.chain_no', 'oml_kernel', 'UPDATE'), ('chain_head.kid', 'oml_fleet', 'UPDATE'),
     ('key.retired_seq', 'oml_fleet', 'UPDATE'), ('impersonation.ended_at', 'oml_fleet', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
-    ('frontier.fenced_at', 'oml_fleet', 'UPDATE') $$,
-  'columns: the lock of a chain and its key, the ends of keys and impersonations, and the frontier'
+    ('frontier.fenced_at', 'oml_fleet', 'UPDATE'), ('event_type.retired_at', 'oml_fleet', 'UPDATE'),
+    ('entity.last_seq', 'oml_kernel', 'UPDATE'), ('entity.last_event_id', 'oml_kernel', 'UPDATE'),
+    ('entity.last_type', 'oml_kernel', 'UPDATE'), ('entity.event_count', 'oml_kernel', 'UPDATE'),
+    ('entity.last_at', 'oml_kernel', 'UPDATE'), ('entity.state', 'oml_kernel', 'UPDATE') $$,
+  'columns: the lock of a chain and its key, the ends of keys, types and impersonations, the frontier and what an entity''s row moves on to'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -68,7 +72,10 @@ select set_eq(
       ('chain_head', '{oml_kernel}', 'SELECT', %1$L, '-'), ('chain_head', '{oml_kernel}', 'UPDATE', %1$L, %1$L),
       ('membership', '{oml_kernel}', 'SELECT', '(login = SESSION_USER)', '-'), ('membership', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('event_type', '{oml_owner}', 'INSERT', '-', 'true'), ('event_type', '{oml_kernel}', 'SELECT', 'true', '-'),
-      ('event_type', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('event_type', '{oml_fleet}', 'INSERT', '-', 'true'), ('event_type', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('event_type', '{oml_fleet}', 'UPDATE', 'true', 'true'),
+      ('entity', '{oml_kernel}', 'SELECT', %1$L, '-'), ('entity', '{oml_kernel}', 'INSERT', '-', %1$L),
+      ('entity', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('entity', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('journal', '{oml_kernel}', 'SELECT', %1$L, '-'), ('journal', '{oml_kernel}', 'INSERT', '-', %1$L),
       ('journal', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('outbox', '{oml_kernel}', 'INSERT', '-', %1$L), ('outbox', '{oml_fleet}', 'SELECT', 'true', '-'),
@@ -93,7 +100,10 @@ select set_eq(
     ('oml_impersonate', '{oml_operator}'), ('oml_end_impersonation', '{oml_operator}'), ('impersonated', '{oml_kernel}'),
     ('issue_key', '{oml_owner}'), ('rotate_chains', '{oml_owner}'), ('guard_columns', '{oml_owner}'), ('guard_set_once', '{oml_owner}'),
     ('oml_create_tenant', '{oml_operator}'), ('oml_grant', '{oml_operator}'), ('oml_revoke', '{oml_operator}'),
-    ('oml_register_event_type', '{oml_operator}'),
+    ('oml_register_event_type', '{oml_operator}'), ('oml_retire_event_type', '{oml_operator}'),
+    ('oml_entity', '{oml_writer,oml_auditor}'), ('oml_fold_check', '{oml_auditor,oml_daemon}'),
+    ('known_targets', '{oml_fleet}'), ('schema_fault', '{oml_fleet}'),
+    ('refuse_reserved', '{oml_fleet}'), ('refuse_unregistered', '{oml_fleet}'),
     ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),
     ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
     ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
@@ -105,7 +115,8 @@ select set_eq(
     ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'), ('require_genesis', '{oml_fleet,oml_owner}'),
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
-    ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'),
+    ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
+    ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')
   ) f (name, grantees), unnest(grantees) grantee $$,
   'functions: each group role calls its verbs, the owners call each other where they must'

@@ -28,7 +28,7 @@ select is_empty(
 );
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
-  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('frontier'), ('lake_table'), ('key'), ('impersonation') $$,
+  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -43,7 +43,7 @@ select set_eq(
   $$ select signature from function where pronamespace <> 'oml'::regnamespace $$,
   $$ select oid::regprocedure::text from pg_proc where proname in (
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
-       'oml_append_batch', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
+       'oml_append_batch', 'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
        'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key'
      ) $$,
   'outside schema oml there are the public functions alone'
@@ -96,16 +96,16 @@ select set_eq(
   $$ select table_name, tgname::text, function_name from guard $$,
   $$ values
     ('oml.journal', 'guard_rows', 'oml.guard_append_only'), ('oml.journal', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.journal', 'enqueue', 'oml.enqueue'),
+    ('oml.journal', 'enqueue', 'oml.enqueue'), ('oml.journal', 'fold', 'oml.fold'),
+    ('oml.entity', 'guard_rows', 'oml.guard_append_only'), ('oml.entity', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.entity', 'guard_entity', 'oml.guard_entity'),
     ('oml.outbox', 'guard_rows', 'oml.guard_append_only'), ('oml.outbox', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.chain_head', 'guard_rows', 'oml.guard_append_only'), ('oml.chain_head', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.chain_head', 'guard_rotation', 'oml.guard_columns'),
-    ('oml.key', 'guard_rows', 'oml.guard_append_only'), ('oml.key', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.key', 'guard_retirement', 'oml.guard_set_once'),
-    ('oml.impersonation', 'guard_rows', 'oml.guard_append_only'), ('oml.impersonation', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.impersonation', 'guard_end', 'oml.guard_set_once'),
+    ('oml.key', 'guard_rows', 'oml.guard_set_once'), ('oml.key', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.impersonation', 'guard_rows', 'oml.guard_set_once'), ('oml.impersonation', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.tenant', 'guard_rows', 'oml.guard_append_only'), ('oml.tenant', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.event_type', 'guard_rows', 'oml.guard_append_only'), ('oml.event_type', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.event_type', 'guard_rows', 'oml.guard_set_once'), ('oml.event_type', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.lake_table', 'guard_rows', 'oml.guard_append_only'), ('oml.lake_table', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.setting', 'guard_rows', 'oml.guard_append_only'), ('oml.setting', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_rows', 'oml.guard_append_only'), ('oml.frontier', 'guard_truncate', 'oml.guard_append_only'),
@@ -150,7 +150,8 @@ select set_eq(
     ('append_event', 'oml_kernel'), ('require_audit', 'oml_kernel'),
     ('require_provider', 'oml_kernel'), ('deployment_id', 'oml_kernel'),
     ('oml_create_tenant', 'oml_fleet'), ('oml_grant', 'oml_fleet'), ('oml_revoke', 'oml_fleet'),
-    ('oml_register_event_type', 'oml_fleet'), ('oml_verify_chain', 'oml_fleet'), ('chain_rows', 'oml_fleet'),
+    ('oml_register_event_type', 'oml_fleet'), ('oml_retire_event_type', 'oml_fleet'), ('oml_fold_check', 'oml_fleet'),
+    ('oml_entity', 'oml_kernel'), ('oml_verify_chain', 'oml_fleet'), ('chain_rows', 'oml_fleet'),
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
@@ -165,7 +166,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'

@@ -54,6 +54,15 @@ def served_with(cluster: Cluster, environment: dict[str, str]) -> Iterator[None]
         server.wait()
 
 
+# What jsonschema imports beside that.
+IMPORTED_BY_JSONSCHEMA = (
+    *("attr", "attrs", "pyrsistent", "fractions", "numbers", "urllib", "http", "ssl", "requests"),
+    *("idna", "fqdn", "rfc3987", "webcolors", "jsonpointer", "uri_template", "isoduration"),
+)
+REGISTER = """select oml_register_event_type('job.checked', json_schema => '{"required": ["n"]}')"""
+CHECKED = "select seq from oml_append('job.checked', %s)"
+
+
 @pytest.fixture
 def acme(private_system: System) -> System:
     """A system of its own with tenant acme and an app bound to it."""
@@ -152,7 +161,18 @@ def test_modules_named_as_ours_are_never_imported(
     acme: System, open_dir: Path, way: Callable[[Trap, str], dict[str, str]]
 ) -> None:
     trap = Trap(acme, open_dir / "trap")
-    names = ("oml", "_oml_core", "core", "cbor", "cose", "envelope", "keys", "seal", "chain")
+    names = (
+        "oml",
+        "_oml_core",
+        "core",
+        "cbor",
+        "cose",
+        "envelope",
+        "keys",
+        "seal",
+        "chain",
+        "schema",
+    )
     environment: dict[str, str] = {}
     for name in names:
         environment |= way(trap, name)
@@ -181,6 +201,68 @@ def test_modules_that_the_core_imports_come_from_the_system(acme: System, open_d
         verdict = superuser.execute("select ok, events from oml_verify_chain('acme')").fetchone()
         assert verdict == (True, 2)
         assert trap.sprung() == []
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_shadowed_jsonschema_is_om037_where_a_type_has_a_schema_and_its_code_does_not_run(
+    acme: System, open_dir: Path, way: Callable[[Trap, str], dict[str, str]]
+) -> None:
+    acme.superuser.execute(REGISTER.encode())
+    trap = Trap(acme, open_dir / "trap")
+    with (
+        served_with(acme.cluster, way(trap, "jsonschema")),
+        psycopg.connect(acme.dsn("app"), autocommit=True) as app,
+        psycopg.connect(acme.dsn("postgres"), autocommit=True) as superuser,
+    ):
+        again = REGISTER.replace("job.checked", "job.asked")
+        for _ in range(2):
+            for connection, statement in ((app, CHECKED.replace("%s", "'{}'")), (superuser, again)):
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(statement.encode())
+                assert caught.value.sqlstate == "OM037", caught.value
+                assert str(trap.directory) in str(caught.value)
+        assert app.execute(APPEND).fetchone() == (2,), "a type without a schema does not need it"
+        assert trap.sprung() == []
+
+
+def test_modules_that_jsonschema_imports_come_from_the_system(acme: System, open_dir: Path) -> None:
+    trap = Trap(acme, open_dir / "trap")
+    environment: dict[str, str] = {}
+    for name in (*IMPORTED, *IMPORTED_BY_JSONSCHEMA):
+        environment |= by_pythonpath(trap, name)
+    with (
+        served_with(acme.cluster, environment),
+        psycopg.connect(acme.dsn("app"), autocommit=True) as app,
+        psycopg.connect(acme.dsn("postgres"), autocommit=True) as superuser,
+    ):
+        superuser.execute(REGISTER.encode())
+        with pytest.raises(psycopg.Error) as caught:
+            app.execute(CHECKED, ("{}",))
+        assert caught.value.sqlstate == "OM080"
+        assert app.execute(CHECKED, ('{"n": 1}',)).fetchone() == (2,)
+        assert trap.sprung() == []
+
+
+def test_jsonschema_is_imported_with_the_first_type_that_has_a_schema(acme: System) -> None:
+    loaded = (
+        "create function loaded() returns boolean language plpython3u"
+        " as $$ import sys; return 'jsonschema' in sys.modules $$"
+    )
+    acme.bind("postgres", "acme")
+    superuser = acme.superuser
+    superuser.execute(loaded)
+    superuser.execute(APPEND)
+    superuser.execute("select oml_create_tenant('globex')")
+    assert superuser.execute("select loaded()").fetchone() == (False,)
+    superuser.execute(REGISTER.encode())
+    assert superuser.execute("select loaded()").fetchone() == (True,)
+
+
+def test_without_jsonschema_a_schema_is_refused_by_name(system: System) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        system.superuser.execute("select oml.load_core('{schema}', 'no_such_library')")
+    assert caught.value.sqlstate == "OM085"
+    assert "no_such_library is not installed" in str(caught.value)
 
 
 def test_loading_the_core_leaves_the_search_path_as_it_was(acme: System, open_dir: Path) -> None:

@@ -78,7 +78,9 @@ def used(system: System) -> System:
     """A system with some history: two tenants, keys, a rolled-back number, a moved frontier."""
     superuser = system.superuser
     superuser.execute(
-        "select oml_register_event_type('invoice.exported', required_keys => '{number}')"
+        "select oml_register_event_type('invoice.exported', required_keys => '{number}',"
+        ' json_schema => \'{"properties": {"price": {"minimum": 0, "multipleOf": 0.05}}}\','
+        " state_keys => '{price,text}')"
     )
     for tenant in ("acme", "globex"):
         system.make(tenant)
@@ -97,7 +99,8 @@ def append(
     """Append one event; return its seq and hash."""
     row = connection.execute(
         "select seq, hash from oml_append("
-        "'invoice.exported', %s, tenant => %s, idempotency_key => %s, entity_id => 'ä')",
+        "'invoice.exported', %s, tenant => %s, idempotency_key => %s,"
+        " entity_type => 'article', entity_id => 'ä')",
         (Jsonb({"number": number, "price": 1.50, "text": "Zoë"}), tenant, key),
     ).fetchone()
     assert row is not None
@@ -134,6 +137,13 @@ def expect_proved(connection: Connection) -> None:
     assert sorted(verdicts) == [(n, True, None) for n in ("acme", "globex", "provider")]
 
 
+def expect_folded(connection: Connection) -> None:
+    """Insist that entities are there and are what the journal makes of them."""
+    counts = connection.execute("select count(*) from oml.entity").fetchone()
+    assert counts == (2,)
+    assert connection.execute("select * from oml_fold_check()").fetchall() == []
+
+
 def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
     """Insist that the copy is the same, proved and guarded, and that appends go on in it."""
     original = used.superuser
@@ -144,6 +154,7 @@ def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
         assert shape(superuser) == shape(original)
         assert contents(superuser) == contents(original)
         expect_proved(superuser)
+        expect_folded(superuser)
         expect_guarded(superuser)
 
         numbers, (seq, _) = last_number(original), append(used.connect("app"), 98)
@@ -155,6 +166,7 @@ def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
             "select array_agg(o.seq order by o.seq) from oml.outbox o where o.seq > %s", (numbers,)
         ).fetchone()
         assert queued == ([numbers + 1, numbers + 2],)
+        assert superuser.execute("select * from oml_fold_check()").fetchall() == []
         superuser.execute("select oml_create_tenant('hooli')")
         verdict = superuser.execute("select ok from oml_verify_chain('hooli')").fetchone()
         assert verdict == (True,)
