@@ -128,7 +128,7 @@ where d.deptype = 'e'
   and p.proname !~ '^lake_';
 grant select on internal to public;
 select ok(
-  array['append_event', 'seal', 'signer_public_key', 'read_signer', 'load_core', 'create_chain', 'append_provider_event', 'chain_page',
+  array['append_event', 'seal', 'signer_public_key', 'read_signer', 'load_core', 'create_chain', 'append_provider_event', 'chain_page_end',
     'prove_chain', 'attach', 'create_tables', 'require_provider', 'require_audit', 'guard_append_only']
     <@ array(select p.proname::text from internal join pg_proc p using (oid)),
   'the functions that write, sign, read and attach are internal'

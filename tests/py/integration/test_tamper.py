@@ -108,7 +108,7 @@ def by_command_line(victim: Victim, *options: str) -> Judgement:
         return "acme", None, None
     assert len(bad) == 1, bad
     assert bad[0]["reason"]
-    return bad[0]["tenant"], bad[0]["first_bad_seq"], bad[0]["fault"]
+    return bad[0]["tenant"], bad[0]["seq"], bad[0]["class"]
 
 
 # --- the tamperings --------------------------------------------------------------------------
