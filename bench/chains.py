@@ -8,8 +8,11 @@ import json
 import random
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from psycopg.rows import TupleRow
 
 from oml.core import cose, envelope, keys, seal
@@ -17,6 +20,13 @@ from oml.core import cose, envelope, keys, seal
 _COLUMNS = [f.column for f in envelope.FIELDS if f.column not in ("version", "deployment_id")]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UUIDS = frozenset(("tenant_id", "event_id", "caused_by", "artifact_id", "dek_id"))
+
+
+def read_key(path: Path) -> keys.SigningKey:
+    """Read a key file as root can: whoever owns it."""
+    private = load_pem_private_key(path.read_bytes(), None)
+    assert isinstance(private, Ed25519PrivateKey)
+    return keys.from_seed(private.private_bytes_raw())
 
 
 def write(

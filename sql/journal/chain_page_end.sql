@@ -13,7 +13,7 @@ declare
   page_end bigint;
   bytes numeric;
 begin
-  select max(p.seq), sum(octet_length(p.envelope)) into page_end, bytes
+  select max(p.seq), coalesce(sum(octet_length(p.envelope)), 0) into page_end, bytes
   from (
     select j.seq, j.envelope from oml.journal j
     where j.tenant_id = chain_page_end.tenant_id and j.seq > above
@@ -25,7 +25,9 @@ begin
   end if;
   select max(p.seq) into page_end
   from (
-    select s.seq, sum(octet_length(s.envelope)) over (order by s.seq) - octet_length(s.envelope) as bytes_before
+    select s.seq, coalesce(
+      sum(octet_length(s.envelope)) over (order by s.seq rows between unbounded preceding and 1 preceding), 0
+    ) as bytes_before
     from oml.journal s
     where s.tenant_id = chain_page_end.tenant_id and s.seq > above and s.seq <= page_end
   ) p

@@ -1,5 +1,5 @@
--- Hands out whatever a superuser left there, for the verifier to name: a time that is no number of
--- microseconds is null. oml.prove_chain reads the same columns.
+-- Hands out whatever a superuser left there, for the verifier to name: a time that an envelope
+-- cannot have is null. oml.prove_chain reads the same columns.
 create function oml.chain_rows(tenant_id uuid, after_seq bigint, max_rows int)
 returns setof oml.chain_row
 language plpgsql
@@ -15,8 +15,7 @@ begin
   return query
   select
     j.seq, j.tenant_id, j.event_id,
-    case when j.occurred_at >= 'epoch' and j.occurred_at < '290000-01-01'
-      then (extract(epoch from j.occurred_at) * 1000000)::bigint end,
+    case when j.occurred_at >= 'epoch' and j.occurred_at < '290000-01-01' then j.occurred_at end,
     j.type, j.schema_version, j.prev_hash, j.hash, j.kid, j.writer, j.principal, j."authorization",
     j.impersonation, j.operation, j.app_version, j.caused_by, j.invocation_id, j.entity_type,
     j.entity_id, j.subject_id, j.pii_class, j.artifact_id, j.artifact_version,

@@ -26,7 +26,7 @@ def verify(
     root_key: Annotated[
         str | None,
         typer.Option(
-            help="Root public key in hex, kept out of band. Default: that of --since, or the chain's."
+            help="Root public key in hex, kept out of band. Default: --since's, or the chain's."
         ),
     ] = None,
     since: Annotated[

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from . import cbor, cose, envelope, keys
 
@@ -204,10 +204,10 @@ class Chain:
         elif prev != self.head:
             self.fail(expected, *BROKEN_LINK)
             return None
-        if self.proved_before is not None and expected == self.proved_before[0]:
-            if decoded.hash != self.proved_before[1]:
-                self.fail(expected, Fault.BROKEN_LINK, "another event was proved here earlier")
-                return None
+        known = self.proved_before
+        if known is not None and known[0] == expected and known[1] != decoded.hash:
+            self.fail(expected, Fault.BROKEN_LINK, "another event was proved here earlier")
+            return None
         if not self._accept(expected, decoded):
             return None
         self.events = expected
@@ -517,7 +517,7 @@ class Provider(Chain):
         return True
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 2**63
 
 

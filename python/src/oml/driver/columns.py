@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from oml.core import cbor, cose, envelope
 
 _LENGTHS = 1 << 16
+_SHORT = 1 << 8
 _UUIDS = ("tenant_id", "event_id", "caused_by", "artifact_id", "dek_id")
 _BIG_TIME = 1 << 32  # below it, microseconds since 1970 have a shorter encoding
 _NONE = pa.scalar(None, pa.binary())
@@ -58,7 +59,10 @@ def expect(page: pa.Table, tenant_id: bytes, deployment_id: bytes) -> Expected:
 
 def row(page: pa.Table, index: int) -> dict[str, Any]:
     """Return one row of a page as oml.core.chain reads it."""
-    found: dict[str, Any] = page.slice(index, 1).to_pylist()[0]
+    at = page.schema.get_field_index("occurred_at")
+    one = page.slice(index, 1)
+    one = one.set_column(at, "occurred_at", one["occurred_at"].cast(pa.int64()))
+    found: dict[str, Any] = one.to_pylist()[0]
     return found
 
 
@@ -84,15 +88,13 @@ def _messages(columns: dict[str, pa.Array], tenant_id: bytes, deployment_id: byt
         elif field.column == "deployment_id":
             parts.append(key + cbor.byte_string(deployment_id))
         else:
-            encoded = _encoded(field, key, columns[field.column])
-            if field.required:
-                parts.append(encoded[0])  # null, and with it the row, where it does not fit
-                if len(encoded) > 1:
-                    parts.append(encoded[1])
-                continue
             column = columns[field.column]
-            if column.null_count == len(column):
+            if column.null_count == len(column) > 0 and not field.required:
                 absent = _add(absent, _number(1))
+                continue
+            encoded = _encoded(field, key, column)
+            if field.required or column.null_count == 0:
+                parts += encoded  # null, and with it the row, where it does not fit
                 continue
             null = pc.is_null(column)
             absent = _add(absent, null.cast(pa.int8()))
@@ -100,7 +102,7 @@ def _messages(columns: dict[str, pa.Array], tenant_id: bytes, deployment_id: byt
                 parts.append(pc.if_else(null, _constant(b""), part))
     heads = _map_heads(absent)
     fields = _join(heads, *parts)
-    payload = _join(_heads(b"", cbor.BYTES).take(_length(fields)), fields)
+    payload = _join(_head(b"", cbor.BYTES, pc.binary_length(fields)), fields)
     header = _protected(columns["kid"])
     before = _join(b"\xd2\x84", header, b"\xa0", payload, _BEFORE_SIGNATURE)
     same = pc.and_(
@@ -135,16 +137,21 @@ def _join(*parts: Any) -> pa.Array:
     return pc.binary_join_element_wise(*scalars, _constant(b""), null_handling="emit_null")
 
 
-def _length(values: pa.Array) -> pa.Array:
-    """Return lengths in bytes; null where no head is known for them."""
-    length = pc.binary_length(values)
-    return pc.if_else(pc.less(length, _number(_LENGTHS)), length, _NO_NUMBER)
+def _head(key: bytes, major: int, arguments: pa.Array) -> pa.Array:
+    """Return the encoded key and head for each argument; null outside 0 .. _LENGTHS - 1."""
+    bounds = pc.min_max(arguments)
+    lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+    if highest is None or (lowest >= 0 and highest < _SHORT):
+        return _heads(key, major, _SHORT).take(arguments)
+    fits = pc.and_(pc.greater_equal(arguments, _number(0)), pc.less(arguments, _number(_LENGTHS)))
+    arguments = pc.if_else(fits, arguments, _NO_NUMBER)
+    return _join(key, _heads(b"", major, _LENGTHS).take(arguments))
 
 
 @functools.cache
-def _heads(key: bytes, major: int) -> pa.Array:
-    """Return the encoded key and head for each argument below _LENGTHS."""
-    return pa.array([key + cbor.head(major, n) for n in range(_LENGTHS)], pa.binary())
+def _heads(key: bytes, major: int, count: int) -> pa.Array:
+    """Return the encoded key and head for each argument below ``count``."""
+    return pa.array([key + cbor.head(major, n) for n in range(count)], pa.binary())
 
 
 @functools.cache
@@ -179,13 +186,13 @@ def _encoded(field: envelope.Field, key: bytes, column: pa.Array) -> tuple[pa.Ar
         column.validate(full=True)  # that it is UTF-8
         raw = column.cast(pa.binary())
         major = cbor.TEXT if field.kind == "text" else cbor.BYTES
-        return _heads(key, major).take(_length(raw)), raw
+        return _head(key, major, pc.binary_length(raw)), raw
     if field.kind == "bytes":
         assert field.size is not None
         head = key + cbor.head(cbor.BYTES, field.size)
         return (_join(head, _sized(column.cast(pa.binary()), field.size)),)
     if field.column == "occurred_at":
-        return (_join(key + b"\x1b", _big_endian(column)),)
+        return (_join(key + b"\x1b", _big_endian(column.cast(pa.int64()))),)
     return (_small(key, column),)
 
 
@@ -194,8 +201,7 @@ def _small(key: bytes, column: pa.Array) -> pa.Array:
     wide = column.cast(pa.int64())
     highest = pc.max(wide).as_py()
     if highest is None or highest < _LENGTHS:
-        fits = pc.and_(pc.greater_equal(wide, _number(0)), pc.less(wide, _number(_LENGTHS)))
-        return _heads(key, cbor.UINT).take(pc.if_else(fits, wide, _NO_NUMBER))
+        return _head(key, cbor.UINT, wide)
     values = wide.to_pylist()
     encoded = [None if v is None or v < 0 else key + cbor.uint(v) for v in values]
     return pa.array(encoded, pa.binary())

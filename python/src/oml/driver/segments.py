@@ -1,8 +1,8 @@
 """Cut chains into segments, prove them apart, and put the proofs together again.
 
-A segment is proved without the event before it: it says which hash that event must have, and whoever
-puts the segments together compares. The verdict is the one of a verifier that goes through the chain
-from its start to the first fault.
+A segment is proved without the event before it: it says which hash that event must have, and
+whoever puts the segments together compares. The verdict is the one of a verifier that goes through
+the chain from its start to the first fault.
 """
 
 import bisect

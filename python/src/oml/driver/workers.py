@@ -4,10 +4,14 @@ Each process has a connection of its own and takes the next segment from a share
 ends before it has said so fails the whole: what is missing is never taken for proved.
 """
 
-import multiprocessing
-import signal
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
@@ -16,35 +20,49 @@ from oml.driver.pages import Pages
 from oml.driver.segments import Plan, Proof
 from oml.errors import DatabaseError, OmlError
 
-_CLAIM_TIMEOUT_S = 30.0
 _EXIT_TIMEOUT_S = 5.0
 
 
 class Workers:
     """Processes that wait for a plan. Use as a context manager: none of them outlives it.
 
-    ``processes`` is how many there are beside the caller's own; they start up while the caller does
-    something else.
+    ``count`` is how many there are beside the caller's own; they start up while the caller does
+    something else. They have a process group of their own, so an interrupt reaches the caller only.
     """
 
-    def __init__(self, dsn: str | None, processes: int) -> None:
-        # Spawned: a fork would share the caller's connections and Arrow's threads.
-        context = multiprocessing.get_context("spawn")
-        self._counter: Any = context.Value("q", 0)
-        self._pipes: dict[Connection, Any] = {}
-        # They inherit the mask: an interrupt is the caller's, who ends them.
-        unmasked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            for _ in range(processes):
-                ours, theirs = context.Pipe()
-                process = context.Process(
-                    target=_work, args=(theirs, self._counter, dsn), daemon=True
-                )
-                process.start()
-                theirs.close()
-                self._pipes[ours] = process
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
+    def __init__(self, dsn: str | None, count: int) -> None:
+        self._stack = ExitStack()
+        with tempfile.TemporaryFile() as counter:
+            self._counter = os.dup(counter.fileno())
+        self._stack.callback(os.close, self._counter)
+        self._pipes: dict[Connection, subprocess.Popen[bytes]] = {}
+        with ExitStack() as failed:
+            failed.enter_context(self)
+            for _ in range(count):
+                self._start(dsn)
+            failed.pop_all()
+
+    def _start(self, dsn: str | None) -> None:
+        ours, theirs = socket.socketpair()
+        pipe = Connection(ours.detach())
+        # Without what lies in the current directory; the DSN may hold a password and is sent.
+        command = [sys.executable, "-P", "-m", "oml.driver.workers"]
+        with theirs:
+            handles = (theirs.fileno(), self._counter)
+            self._pipes[pipe] = subprocess.Popen(
+                [*command, *map(str, handles)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=handles,
+                process_group=0,
+            )
+        with suppress(OSError):
+            pipe.send(dsn)
+
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """The processes beside the caller's own."""
+        return list(self._pipes.values())
 
     def __enter__(self) -> Self:
         return self
@@ -57,11 +75,10 @@ class Workers:
     ) -> None:
         for pipe, process in self._pipes.items():
             pipe.close()
-            process.terminate()  # it has nothing to finish
-            process.join(_EXIT_TIMEOUT_S)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.kill()  # it has nothing to finish
+        for process in self.processes:
+            process.wait()
+        self._stack.close()
 
     def prove(self, plan: Plan, pages: Pages, page_read: Callable[[int], None]) -> dict[int, Proof]:
         """Prove all segments of a plan, once; return {number: proof}.
@@ -103,35 +120,33 @@ class Workers:
         try:
             return pipe.recv()
         except (EOFError, OSError):
-            process = self._pipes[pipe]
-            process.join(_EXIT_TIMEOUT_S)
+            with suppress(subprocess.TimeoutExpired):
+                self._pipes[pipe].wait(_EXIT_TIMEOUT_S)
             raise OmlError(
-                f"a verifying process ended before its work: exit status {process.exitcode}",
+                f"a verifying process ended before its work: status {self._pipes[pipe].poll()}",
                 "Nothing was decided. Run it again, with fewer --jobs if memory was short.",
             ) from None
 
 
-def _claim(counter: Any) -> int:
-    """Return the number of the next segment, which no other process gets."""
-    lock = counter.get_lock()
-    if not lock.acquire(timeout=_CLAIM_TIMEOUT_S):
-        raise OmlError(
-            "a verifying process ended before its work: it held the counter",
-            "Nothing was decided. Run it again.",
-        )
+def _claim(counter: int) -> int:
+    """Return the number of the next segment, which no other process gets.
+
+    ``counter`` is a file descriptor. Its lock ends with whoever holds it.
+    """
+    fcntl.lockf(counter, fcntl.LOCK_EX)
     try:
-        number = int(counter.value)
-        counter.value = number + 1
+        number = int.from_bytes(os.pread(counter, 8, 0), "little")
+        os.pwrite(counter, (number + 1).to_bytes(8, "little"), 0)
         return number
     finally:
-        lock.release()
+        fcntl.lockf(counter, fcntl.LOCK_UN)
 
 
-def _work(pipe: Connection, counter: Any, dsn: str | None) -> None:
+def _work(pipe: Connection, counter: int) -> None:
     """Be a worker: get a plan, prove segments until there are no more, say so."""
     try:
         try:
-            with Pages(dsn) as pages:
+            with Pages(pipe.recv()) as pages:
                 plan = pipe.recv()
                 while (number := _claim(counter)) < len(plan):
                     proof = plan.prove(number, pages, lambda rows: pipe.send(("read", rows)))
@@ -141,3 +156,7 @@ def _work(pipe: Connection, counter: Any, dsn: str | None) -> None:
             pipe.send(("error", (error.sqlstate, error.message, error.hint)))
     except (EOFError, OSError):
         return  # whoever asked is gone
+
+
+if __name__ == "__main__":
+    _work(Connection(int(sys.argv[1])), int(sys.argv[2]))
