@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from forge import OPTIONAL, UUID_COLUMNS, Row, Scribe, flip, resign, row_of, sign
 from oml.core import chain, envelope, keys
 from oml.driver import columns
-from oml.driver.pages import prove_rows
+from oml.driver.pages import Pages, prove_rows
+from oml.driver.segments import Plan, Stretch
 
 BOUNDED = settings(max_examples=400, deadline=None, derandomize=True, database=None)
 
@@ -245,9 +246,64 @@ def test_both_ways_say_the_same_whatever_the_rows_hold(rows: list[Row], whole: b
         both(rows[1:] or rows, 1, None)
 
 
+class Memory(Pages):
+    """Pages of a chain that lies in memory, cut as oml.chain_rows() cuts them."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = sorted(rows, key=lambda row: int(row["seq"]))
+
+    def page(self, tenant_id: str, after: int, rows: int) -> pa.Table:
+        """Return the rows above ``after``; from below seq 1 on at the start."""
+        above = [row for row in self.rows if after <= 0 or row["seq"] > after]
+        return table(above[:rows]) if above else table(ROWS).slice(0, 0)
+
+
+def in_segments(rows: list[Row], segment_rows: int, earlier: tuple[int, bytes] | None) -> Any:
+    """Prove a chain in segments, from the last to the first, and return the verdict."""
+    known = verifier()
+    last = max((row["seq"] for row in rows), default=0)
+    stretch = Stretch(known.created, 0, envelope.GENESIS_PREV, last, earlier)
+    assert known.key_ring is not None
+    plan = Plan([stretch], SCRIBE.deployment_id, known.key_ring, segment_rows)
+    pages = Memory(rows)
+    numbers = reversed(range(len(plan)))
+    joined = plan.joined(0, {n: plan.prove(n, pages, lambda _rows: None) for n in numbers})
+    joined.expect_head(len(ROWS), "the outbox")
+    return joined.verdict()
+
+
+@BOUNDED
+@given(
+    mutated_chains(),
+    st.integers(1, 8),
+    st.none() | st.tuples(st.integers(1, 9), st.sampled_from([r["hash"] for r in ROWS])),
+)
+def test_segments_put_together_say_what_one_verifier_says(
+    rows: list[Row], segment_rows: int, earlier: tuple[int, bytes] | None
+) -> None:
+    alone = verifier()
+    alone.proved_before = earlier
+    chain.verify_rows(alone, sorted(rows, key=lambda row: int(row["seq"])))
+    alone.expect_head(len(ROWS), "the outbox")
+    assert in_segments(rows, segment_rows, earlier) == alone.verdict()
+
+
+@pytest.mark.parametrize("segment_rows", range(1, 9))
+def test_a_sound_chain_is_proved_in_segments_of_any_size(segment_rows: int) -> None:
+    verdict = in_segments(ROWS, segment_rows, (3, ROWS[2]["hash"]))
+    assert (verdict.finding, verdict.events, verdict.head) == (None, 7, ROWS[-1]["hash"])
+
+
+def test_a_seq_far_beyond_all_others_makes_no_more_segments() -> None:
+    known = verifier()
+    assert known.key_ring is not None
+    stretch = Stretch(known.created, 0, envelope.GENESIS_PREV, 2**63 - 1)
+    assert len(Plan([stretch], SCRIBE.deployment_id, known.key_ring)) <= 1024
+
+
 @pytest.mark.parametrize("at", range(len(ROWS)))
 def test_both_ways_say_the_same_of_every_bit(at: int) -> None:
-    for place in range(0, len(ROWS[at]["envelope"]), 3):
+    for place in range(0, len(ROWS[at]["envelope"]), 7):
         rows = deepcopy(ROWS)
         rows[at]["envelope"] = flip(rows[at]["envelope"], place)
         finding = both(rows).finding
