@@ -17,12 +17,13 @@ from psycopg.types.json import Jsonb
 from forge import resign
 from oml.core import keys
 from oml.core.chain import Fault, KeyRing, Verdict
+from oml.dev.cluster import SUPERUSER
 from oml.driver.pages import Pages
 from oml.driver.segments import Plan
 from oml.driver.verify import Earlier, Verified, verify
 from oml.driver.workers import Workers
 from oml.errors import DatabaseError, OmlError, UsageError
-from systems import SUPERUSER, Connection, System
+from systems import Connection, System
 
 __all__ = ["victim"]  # a fixture
 
