@@ -15,7 +15,7 @@ help:
 	@echo 'make demo     append a package log, drain it, break it, drain it again (INPUT=file)'
 	@echo 'make docs     write the generated pages of docs/reference'
 	@echo 'make test     lint, pgTAP and pytest, and the docs are up to date'
-	@echo 'make lint     ruff, mypy, and SQL that parses'
+	@echo 'make lint     ruff, mypy, SQL that parses, and pgspot over it'
 	@echo 'make bench    run the benchmarks in bench/; make bench-signer runs one'
 	@echo 'make clean    remove what was built here; installed files and data stay'
 

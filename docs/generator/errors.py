@@ -30,13 +30,25 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "These permissions cannot be granted.",
         ("%L are not permissions", "the provider chain takes no events"),
     ),
+    "OM014": (
+        "The idempotency key stands for another request.",
+        ("idempotency key %L was used", "event %s of the batch: idempotency key %L was used"),
+    ),
     "OM015": (
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
+    "OM104": (
+        "An impersonation is not as it must be.",
+        ("an impersonation needs a reason", "an impersonation of %s"),
+    ),
     "OM033": (
         "The signing key's file does not hold a key.",
         ("signing key … is not a regular file", "… does not hold an Ed25519 private key"),
+    ),
+    "OM060": (
+        "The row, or this part of it, is for good.",
+        ("%s on %I.%I is refused: it is append-only", "UPDATE on %I.%I is refused:"),
     ),
     "OM070": (
         "What the database holds already is not safe to install on.",

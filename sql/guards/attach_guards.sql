@@ -15,12 +15,19 @@ begin
       ('journal', 'enqueue', 'after insert', 'row', 'enqueue'),
       ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('chain_head', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('chain_head', 'guard_rotation', 'before update', 'row', 'guard_columns(kid)'),
+      ('chain_head', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('chain_head', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('tenant', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('tenant', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('event_type', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('event_type', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('key', 'guard_retirement', 'before update', 'row', 'guard_set_once(retired_seq)'),
+      ('key', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('key', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('impersonation', 'guard_end', 'before update', 'row', 'guard_set_once(ended_at)'),
+      ('impersonation', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('impersonation', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('lake_table', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('setting', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
@@ -29,11 +36,12 @@ begin
       ('frontier', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('frontier', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('membership', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only')
-    ) as g (table_name, name, event, level, function_name)
+    ) as g (table_name, name, event, level, function)
   loop
     execute format(
-      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%I()',
-      guard.name, guard.event, guard.table_name, guard.level, guard.function_name
+      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%I(%s)',
+      guard.name, guard.event, guard.table_name, guard.level,
+      split_part(guard.function, '(', 1), trim(trailing ')' from split_part(guard.function, '(', 2))
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;

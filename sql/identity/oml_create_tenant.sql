@@ -8,6 +8,7 @@ as $$
 declare
   tenant_id uuid := gen_random_uuid();
   created oml.receipt;
+  kid bytea;
 begin
   perform oml.require_operator();
   if name is null or name !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then
@@ -16,8 +17,9 @@ begin
       message = format('%L is not a tenant name', name),
       hint = 'Use 1 to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit.';
   end if;
+  kid := oml.lock_provider();
   begin
-    perform oml.create_chain(tenant_id, name, nextval('oml.chain_no'));
+    perform oml.create_chain(tenant_id, name, nextval('oml.chain_no'), kid);
   exception when unique_violation then
     raise exception using
       errcode = 'OM006',

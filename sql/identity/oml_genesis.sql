@@ -42,22 +42,15 @@ begin
   insert into oml.setting (name, value) values
     ('deployment_id', deployment_id::text),
     ('deployment', deployment),
-    ('signer', signer),
-    ('signing_kid', substr(sha256(root_key), 1, 8)::text);
+    ('signer', signer);
   if lake_url is not null then
     perform @extschema@.oml_configure('lake_url', lake_url);
   end if;
   perform oml.register_reserved_types();
   insert into oml.frontier (name) values ('lake');
 
-  perform oml.create_chain(deployment_id, 'provider', 0);
-  perform oml.append_provider_event('key.issued', jsonb_build_object(
-    'kid', encode(substr(sha256(root_key), 1, 8), 'hex'),
-    'public_key', encode(root_key, 'hex'),
-    'algorithm', 'Ed25519',
-    'purpose', 'root',
-    'deployment', deployment
-  ));
+  perform oml.create_chain(deployment_id, 'provider', 0, substr(sha256(root_key), 1, 8));
+  perform oml.issue_key(root_key, 'root', jsonb_build_object('deployment', deployment));
   return deployment_id;
 end
 $$;

@@ -11,11 +11,11 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  tenant_id uuid;
+  bound record;
   known constant text[] := array['append', 'submit', 'review', 'operate', 'audit'];
 begin
   perform oml.require_operator();
-  select t.tenant_id into tenant_id from oml.tenant t where t.name = oml_grant.tenant;
+  select t.tenant_id, t.chain_no into bound from oml.tenant t where t.name = oml_grant.tenant;
   if not found then
     raise exception using
       errcode = 'OM003', message = format('there is no tenant %L', tenant),
@@ -41,15 +41,15 @@ begin
       errcode = 'OM009', message = format('a principal of %s bytes', octet_length(principal)),
       hint = 'A principal has 1 to 256 bytes; leave it out to take the login''s name.';
   end if;
-  insert into oml.membership as m (login, tenant_id, tenant, principal, permissions)
-  values (login, tenant_id, tenant, coalesce(principal, login::text), permissions)
+  insert into oml.membership as m (login, tenant_id, tenant, chain_no, principal, permissions)
+  values (login, bound.tenant_id, tenant, bound.chain_no, coalesce(principal, login::text), permissions)
   on conflict on constraint membership_pkey
-  do update set principal = excluded.principal, permissions = excluded.permissions, granted_at = clock_timestamp();
+  do update set permissions = excluded.permissions, granted_at = clock_timestamp();
   perform oml.append_provider_event('membership.granted', jsonb_build_object(
-    'login', login, 'tenant_id', tenant_id, 'tenant', tenant,
+    'login', login, 'tenant_id', bound.tenant_id, 'tenant', tenant,
     'principal', coalesce(principal, login::text), 'permissions', to_jsonb(permissions)
   ));
 end
 $$;
 comment on function @extschema@.oml_grant(name, text, text[], text)
-  is 'Bind a login to a tenant with exactly these permissions, journalled on the provider chain. Needs operate on the provider.';
+  is 'Let a login act in a tenant as one principal with exactly these permissions, journalled on the provider chain. Needs operate on the provider.';

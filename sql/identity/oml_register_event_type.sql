@@ -14,10 +14,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform oml.require_operator();
-  if split_part(type, '.', 1) in ('key', 'tenant', 'membership', 'event-type', 'oml') then
+  if split_part(type, '.', 1) in ('key', 'tenant', 'membership', 'impersonation', 'event-type', 'oml') then
     raise exception using
       errcode = 'OM015', message = format('event type %L lies in a namespace reserved for the deployment', type),
-      hint = 'key., tenant., membership., event-type. and oml. are taken.';
+      hint = 'key., tenant., membership., impersonation., event-type. and oml. are taken.';
   end if;
   begin
     insert into oml.event_type (type, schema_version, required_keys, max_bytes, pii_class, description)

@@ -1,4 +1,4 @@
-create function @extschema@.oml_revoke(login name, tenant text)
+create function @extschema@.oml_revoke(login name, tenant text, principal text default null)
 returns boolean
 language plpgsql
 volatile
@@ -6,20 +6,23 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  tenant_id uuid;
+  gone record;
+  revoked boolean := false;
 begin
   perform oml.require_operator();
-  delete from oml.membership m
-  where m.login = oml_revoke.login and m.tenant = oml_revoke.tenant
-  returning m.tenant_id into tenant_id;
-  if not found then
-    return false;
-  end if;
-  perform oml.append_provider_event('membership.revoked', jsonb_build_object(
-    'login', login, 'tenant_id', tenant_id, 'tenant', tenant
-  ));
-  return true;
+  for gone in
+    delete from oml.membership m
+    where m.login = oml_revoke.login and m.tenant = oml_revoke.tenant
+      and m.principal = coalesce(oml_revoke.principal, m.principal)
+    returning m.tenant_id, m.principal
+  loop
+    perform oml.append_provider_event('membership.revoked', jsonb_build_object(
+      'login', login, 'tenant_id', gone.tenant_id, 'tenant', tenant, 'principal', gone.principal
+    ));
+    revoked := true;
+  end loop;
+  return revoked;
 end
 $$;
-comment on function @extschema@.oml_revoke(name, text)
-  is 'Unbind a login from a tenant, journalled on the provider chain; false when it was not bound. Needs operate on the provider.';
+comment on function @extschema@.oml_revoke(name, text, text)
+  is 'Unbind a login from a tenant, as one principal or as all, journalled on the provider chain; false when it was not bound. Needs operate on the provider.';

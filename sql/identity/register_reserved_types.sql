@@ -6,10 +6,13 @@ set search_path = pg_catalog, pg_temp
 as $$
   insert into oml.event_type (type, required_keys, max_bytes, reserved, description) values
     ('key.issued', '{kid,public_key,algorithm,purpose}', 4096, true, 'A key became valid. The first event of the provider chain issues the root key.'),
+    ('key.retired', '{kid,purpose}', 65536, true, 'A key may sign no more. For a signing key that was in force: its successor, and the last seq it signed on each chain.'),
     ('tenant.created', '{tenant_id,name}', 4096, true, 'A tenant was created; its chain''s genesis event refers to this one.'),
     ('tenant.genesis', '{created_by}', 4096, true, 'First event of a tenant''s chain.'),
-    ('membership.granted', '{login,tenant_id,tenant,principal,permissions}', 4096, true, 'A login was bound to a tenant with these permissions.'),
-    ('membership.revoked', '{login,tenant_id,tenant}', 4096, true, 'A login was unbound from a tenant.'),
+    ('membership.granted', '{login,tenant_id,tenant,principal,permissions}', 4096, true, 'A login may act in a tenant as this principal with these permissions.'),
+    ('membership.revoked', '{login,tenant_id,tenant,principal}', 4096, true, 'A login may no longer act in a tenant as this principal.'),
+    ('impersonation.started', '{session_id,login,by_principal,tenant_id,tenant,principal,reason,expires_at}', 4096, true, 'A login may act as another''s principal for a while; the reason is in every event made so.'),
+    ('impersonation.ended', '{session_id}', 4096, true, 'An impersonation session was ended before its time.'),
     ('event-type.registered', '{type,schema_version,required_keys,max_bytes,pii_class}', 65536, true, 'A version of an event type was added to the catalogue.')
   on conflict do nothing
 $$;

@@ -20,6 +20,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   caller record;
+  acting_as text;
+  session_id uuid;
   request_digest bytea;
 begin
   -- Index expressions, materialized views and the like run their owner's code inside another's ANALYZE
@@ -28,10 +30,33 @@ begin
   unlisten oml_restricted;
   perform oml.require_genesis();
 
+  -- What oml_use asked for, if it was in this transaction.
+  if current_setting('oml.transaction', true)
+    = pg_current_xact_id_if_assigned()::text || ' ' || extract(epoch from transaction_timestamp())
+  then
+    tenant := coalesce(tenant, nullif(current_setting('oml.tenant', true), ''));
+    acting_as := nullif(current_setting('oml.principal', true), '');
+    session_id := nullif(current_setting('oml.impersonation', true), '')::uuid;
+  end if;
+
   -- RLS shows a session its own memberships only, so a stranger's tenant looks like no tenant.
-  select m.tenant_id, m.principal, count(*) over () as tenants, e.*
+  select m.*, count(*) over () as choices, e.*
   into caller
-  from oml.membership m
+  from (
+    select b.tenant_id, b.tenant, b.principal, 'membership:append' as auth, null as impersonation
+    from oml.membership b
+    where session_id is null and oml_append.tenant is null
+      and b.login = session_user and 'append' = any (b.permissions)
+    union all
+    select b.tenant_id, b.tenant, b.principal, 'membership:append', null
+    from oml.membership b
+    where session_id is null and b.tenant = oml_append.tenant
+      and b.login = session_user and 'append' = any (b.permissions)
+    union all
+    select a.tenant_id, a.tenant, a.principal, a.auth, a.impersonation
+    from oml.appenders(session_id) a
+    where session_id is not null
+  ) m
   left join lateral (
     select t.schema_version, t.required_keys, t.max_bytes, t.pii_class, t.reserved
     from oml.event_type t
@@ -40,12 +65,11 @@ begin
     order by t.schema_version desc
     limit 1
   ) e on true
-  where m.login = session_user
-    and 'append' = any (m.permissions)
-    and (oml_append.tenant is null or m.tenant = oml_append.tenant)
+  where (oml_append.tenant is null or m.tenant = oml_append.tenant)
+    and (acting_as is null or m.principal = acting_as)
   limit 1;
-  if not found or caller.tenants > 1 then
-    perform oml.refuse_caller(tenant);
+  if not found or caller.choices > 1 then
+    perform oml.refuse_caller(tenant, acting_as, 'append', session_id);
   end if;
   if caller.schema_version is null or caller.reserved
     or jsonb_typeof(payload) is distinct from 'object'
@@ -74,7 +98,7 @@ begin
 
   return oml.append_event(
     caller.tenant_id, type, caller.schema_version, payload, caller.pii_class, caller.principal,
-    'membership:append', null, operation, app_version, caused_by, invocation_id, entity_type,
+    caller.auth, caller.impersonation, operation, app_version, caused_by, invocation_id, entity_type,
     entity_id, subject_id, idempotency_key => oml_append.idempotency_key,
     request_digest => request_digest
   );

@@ -1,30 +1,53 @@
--- An unknown tenant and somebody else's tenant get one answer: two would tell who our customers are.
-create function oml.refuse_caller(tenant text)
+-- Says why a caller has no membership, or no single one, that fits what it asked for: tenant, principal
+-- and permission may each be null, for any. An unknown tenant and somebody else's tenant get one answer:
+-- two would tell who our customers are.
+create function oml.refuse_caller(tenant text, principal text, permission text, impersonation uuid default null)
 returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  names text;
+  may text := case permission when 'append' then 'append to' else 'use' end;
+  tenants text[];
+  principals text[];
 begin
-  select string_agg(m.tenant, ', ' order by m.tenant) into names
+  if impersonation is not null then
+    raise exception using
+      errcode = 'OM103',
+      message = format('impersonation %s is not of that tenant and principal', impersonation),
+      hint = 'Leave tenant and principal out: the session says both.';
+  end if;
+  select array_agg(distinct m.tenant order by m.tenant),
+    array_agg(distinct m.principal order by m.principal)
+      filter (where m.tenant = coalesce(refuse_caller.tenant, m.tenant))
+  into tenants, principals
   from oml.membership m
-  where m.login = session_user and 'append' = any (m.permissions);
-  if names is null then
+  where m.login = session_user and (permission is null or permission = any (m.permissions));
+  if tenants is null then
     raise exception using
       errcode = 'OM001',
-      message = format('login %I is bound to no tenant it may append to', session_user),
+      message = format('login %I is bound to no tenant it may %s', session_user, may),
       hint = 'An operator binds it: select oml_grant(login => …, tenant => …, permissions => ''{append}'').';
-  elsif tenant is null then
+  elsif principals is null then
+    raise exception using
+      errcode = 'OM003',
+      message = format('there is no tenant %L that login %I may %s', tenant, session_user, may),
+      hint = format('This login may %s: %s.', may, array_to_string(tenants, ', '));
+  elsif principal is not null and principal <> all (principals) then
+    raise exception using
+      errcode = 'OM105',
+      message = format('login %I may not act as principal %L', session_user, principal),
+      hint = format('It may act as: %s.', array_to_string(principals, ', '));
+  elsif tenant is null and cardinality(tenants) > 1 then
     raise exception using
       errcode = 'OM002',
       message = format('login %I is bound to several tenants and named none', session_user),
-      hint = format('Say which: oml_append(…, tenant => …). It may be one of: %s.', names);
+      hint = format('Say which: select oml_use(…), or oml_append(…, tenant => …). It may be one of: %s.', array_to_string(tenants, ', '));
   end if;
   raise exception using
-    errcode = 'OM003',
-    message = format('there is no tenant %L that login %I may append to', tenant, session_user),
-    hint = format('This login may append to: %s.', names);
+    errcode = 'OM106',
+    message = format('login %I may act as several principals and named none', session_user),
+    hint = format('Say as whom, in the same transaction: select oml_use(principal => …). It may be one of: %s.', array_to_string(principals, ', '));
 end
 $$;

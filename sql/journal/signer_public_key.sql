@@ -16,7 +16,7 @@ except core.keys.KeyFileError as error:
 return key.public_key, None
 $python$;
 
-create function oml.signer_public_key(signer text)
+create function oml.signer_public_key(signer text, kid bytea default null)
 returns bytea
 language plpgsql
 volatile
@@ -32,4 +32,4 @@ begin
   return found.public_key;
 end
 $$;
-comment on function oml.signer_public_key(text) is 'The 32-byte Ed25519 public key behind a signer; errors OM030 to OM036 name what is wrong with it.';
+comment on function oml.signer_public_key(text, bytea) is 'The 32-byte Ed25519 public key behind a signer; errors OM030 to OM036 name what is wrong with it.';

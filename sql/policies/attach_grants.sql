@@ -34,7 +34,10 @@ begin
 
   grant select on oml.setting, oml.journal, oml.outbox to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
-  grant insert on oml.chain_head, oml.event_type to oml_fleet;
+  grant insert on oml.event_type to oml_fleet;
+  grant select, insert, update (kid) on oml.chain_head to oml_fleet;
+  grant select, insert, update (retired_seq) on oml.key to oml_fleet;
+  grant select, insert, update (ended_at) on oml.impersonation to oml_fleet;
   grant select, insert, update, delete on oml.membership to oml_fleet;
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;

@@ -2,13 +2,20 @@
 -- Functions absent here are for their owner alone, or for a superuser.
 grant usage on schema oml to oml_writer, oml_reviewer, oml_operator, oml_auditor, oml_daemon;
 
-grant execute on function @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int) to oml_writer;
+grant execute on function
+  @extschema@.oml_append(text, jsonb, text, text, text, text, uuid, text, text, text, text, int),
+  @extschema@.oml_append_batch(jsonb)
+to oml_writer;
+grant execute on function @extschema@.oml_use(text, text, uuid) to oml_writer, oml_reviewer, oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_create_tenant(text),
   @extschema@.oml_grant(name, text, text[], text),
-  @extschema@.oml_revoke(name, text),
+  @extschema@.oml_revoke(name, text, text),
+  @extschema@.oml_issue_key(bytea, text, text, text), @extschema@.oml_retire_key(text),
+  @extschema@.oml_impersonate(text, text, text, interval), @extschema@.oml_end_impersonation(uuid),
   @extschema@.oml_register_event_type(text, int, text[], int, text, text)
 to oml_operator;
+grant execute on function @extschema@.oml_keys() to oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_verify_chain(text),
   oml.chain_rows(uuid, bigint, int),
@@ -27,12 +34,16 @@ to oml_daemon;
 -- Between the three owners.
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core()
+  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(), oml.lock_chain(uuid)
 to oml_fleet;
-grant execute on function oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint) to oml_owner;
+grant execute on function oml.impersonated(uuid) to oml_kernel;
+grant execute on function
+  oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint, bytea),
+  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.rotate_chains(bytea)
+to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.signer_public_key(text), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.enqueue()
+  oml.signer_public_key(text, bytea), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.enqueue()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

@@ -4,13 +4,15 @@ declare
   member record;
   fleet constant text[] := array[
     'append_provider_event', 'create_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
+    'issue_key', 'oml_issue_key', 'oml_retire_key', 'oml_keys', 'rotate_chains', 'lock_provider',
+    'impersonated', 'require_impersonator', 'oml_impersonate', 'oml_end_impersonation',
     'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end',
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
     'lake_unqueued'
   ];
   owner constant text[] := array[
     'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'oml_attach',
-    'oml_genesis', 'register_reserved_types', 'oml_configure'
+    'oml_genesis', 'register_reserved_types', 'oml_configure', 'oml_rotate_signing_key'
   ];
 begin
   for member in

@@ -1,5 +1,5 @@
--- Not granted to anyone: a superuser runs it. deployment_id, deployment and signing_kid are facts of
--- the provider chain and no settings of choice.
+-- Not granted to anyone: a superuser runs it. deployment_id and deployment are facts of the provider
+-- chain and no settings of choice.
 create function @extschema@.oml_configure(name text, value text)
 returns void
 language plpgsql

@@ -90,7 +90,7 @@ select is(
 from oml.journal where tenant_id = :'globex' order by seq;
 select is(
   (select array_agg(distinct kid) from oml.journal),
-  array[(select value::bytea from oml.setting where name = 'signing_kid')],
+  array[(select h.kid from oml.chain_head h where h.chain_no = 0)],
   'every event names the deployment''s signing key'
 );
 select is(

@@ -1,7 +1,7 @@
 -- Genesis: once a database, by a superuser, and whole or not at all.
 begin;
 \ir shared/refused.sql
-select plan(80);
+select plan(82);
 
 select value as signer from oml.setting where name = 'signer' \gset
 
@@ -88,10 +88,9 @@ select oml_genesis('acme-prod', signer => :'signer', lake_url => 'file:///srv/la
 select results_eq(
   'select name, value from oml.setting order by name',
   format(
-    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('signer', %L),
-         ('signing_kid', substr(sha256(oml.signer_public_key(%2$L)), 1, 8)::text) $$, :'deployment', :'signer'
+    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('signer', %L) $$, :'deployment', :'signer'
   ),
-  'the settings name the deployment, its lake, its signer and its key'
+  'the settings name the deployment, its lake and its signer'
 );
 select results_eq(
   'select tenant_id, name, chain_no from oml.tenant',
@@ -115,12 +114,20 @@ select results_eq(
   'which signs it'
 );
 select results_eq(
+  'select kid from oml.chain_head', 'select kid from oml.journal', 'and is in force on that chain'
+);
+select results_eq(
+  'select kid, purpose, issued_seq, retired_seq from oml.key', $$ select kid, 'root', 1::bigint, null::bigint from oml.journal $$,
+  'the table of keys says the same'
+);
+select results_eq(
   'select seq, fenced_seq, (select count(*) from oml.outbox) from oml.frontier', 'values (0::bigint, 0::bigint, 1::bigint)',
   'the lake starts at nothing, and the event is queued for it'
 );
 select results_eq(
   'select type, reserved from oml.event_type order by type',
-  $$ values ('event-type.registered', true), ('key.issued', true), ('membership.granted', true),
+  $$ values ('event-type.registered', true), ('impersonation.ended', true), ('impersonation.started', true), ('key.issued', true),
+       ('key.retired', true), ('membership.granted', true),
        ('membership.revoked', true), ('tenant.created', true), ('tenant.genesis', true) $$,
   'the catalogue holds the deployment''s own events and no other'
 );

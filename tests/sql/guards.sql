@@ -1,7 +1,7 @@
 -- Append-only, whoever asks: a superuser too, and also while triggers are off for everybody else's.
 begin;
 set local client_min_messages = warning;
-select plan(69);
+select * from no_plan();
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
@@ -11,6 +11,8 @@ set session authorization clerk;
 select oml_append('invoice.exported', '{}');
 reset session authorization;
 insert into oml.lake_table (name, location) values ('silver.test', 'here');
+insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenant, principal, reason, started_at, expires_at)
+values (gen_random_uuid(), 'clerk', 'clerk', :'globex', 'globex', 'ada', 'ticket 7', now(), now() + interval '1 hour');
 update oml.frontier set seq = seq + 5;
 create temporary table digest as
 select 'before' as moment, (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j) as journal;
@@ -22,12 +24,12 @@ select t, o, format(
     else 'truncate oml.%1$I cascade' end, t, c
 )
 from (values
-  ('journal', 'seq'), ('outbox', 'seq'), ('chain_head', 'chain_no'), ('tenant', 'name'), ('event_type', 'max_bytes')
+  ('journal', 'seq'), ('outbox', 'seq'), ('tenant', 'name'), ('event_type', 'max_bytes')
 ) as never_changed (t, c)
 cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
-from unnest(array['lake_table', 'setting', 'frontier']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
 insert into attempt values ('membership', 'TRUNCATE', 'truncate oml.membership');
 
 select set_eq(
@@ -53,6 +55,34 @@ select throws_ok(
 )
 from attempt;
 reset session_replication_role;
+
+-- Rows of which one column may change.
+create temporary table change (table_name text, what text, statement text, message text);
+insert into change values
+  ('chain_head', 'another column', 'update oml.chain_head set chain_no = chain_no + 1000', 'only kid may change'),
+  ('chain_head', 'another column beside it', 'update oml.chain_head set kid = ''\x0000000000000000'', chain_no = chain_no + 1000', 'only kid may change'),
+  ('key', 'another column', 'update oml.key set issued_seq = 0', 'retired_seq may be set once, and nothing else changes'),
+  ('key', 'another column beside it', 'update oml.key set retired_seq = 9, purpose = ''signing''', 'retired_seq may be set once, and nothing else changes'),
+  ('impersonation', 'another column', 'update oml.impersonation set reason = ''other''', 'ended_at may be set once, and nothing else changes');
+select throws_ok(
+  statement, 'OM060', format('UPDATE on oml.%s is refused: %s', table_name, message), format('%s of %s may not change', what, table_name)
+)
+from change;
+set session_replication_role = replica;
+select throws_ok(
+  statement, 'OM060', format('UPDATE on oml.%s is refused: %s', table_name, message),
+  format('%s of %s may not change under session_replication_role = replica', what, table_name)
+)
+from change;
+reset session_replication_role;
+savepoint before;
+select lives_ok('update oml.chain_head set kid = ''\x0000000000000000''', 'the key in force on a chain may change');
+select lives_ok('update oml.key set retired_seq = 9', 'a key may be retired');
+select throws_ok('update oml.key set retired_seq = 10', 'OM060', null, 'once');
+select throws_ok('update oml.key set retired_seq = null', 'OM060', null, 'and for good');
+select lives_ok('update oml.impersonation set ended_at = now()', 'an impersonation may be ended');
+select throws_ok('update oml.impersonation set ended_at = null', 'OM060', null, 'for good');
+rollback to before;
 
 -- Other ways to the same end.
 select throws_ok(statement, 'OM060', null, format('%s is refused', name))

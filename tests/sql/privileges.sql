@@ -19,7 +19,8 @@ select set_eq(
   $$ values
     ('setting', 'oml_kernel', 'SELECT'), ('setting', 'oml_fleet', 'SELECT'),
     ('tenant', 'oml_fleet', 'INSERT,SELECT'),
-    ('chain_head', 'oml_kernel', 'SELECT'), ('chain_head', 'oml_fleet', 'INSERT'),
+    ('chain_head', 'oml_kernel', 'SELECT'), ('chain_head', 'oml_fleet', 'INSERT,SELECT'),
+    ('key', 'oml_fleet', 'INSERT,SELECT'), ('impersonation', 'oml_fleet', 'INSERT,SELECT'),
     ('membership', 'oml_kernel', 'SELECT'), ('membership', 'oml_fleet', 'DELETE,INSERT,SELECT,UPDATE'),
     ('event_type', 'oml_kernel', 'SELECT'), ('event_type', 'oml_fleet', 'INSERT'),
     ('journal', 'oml_kernel', 'INSERT,SELECT'), ('journal', 'oml_fleet', 'SELECT'),
@@ -34,10 +35,11 @@ select set_eq(
      from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
      where c.relnamespace = 'oml'::regnamespace $$,
   $$ values
-    ('chain_head.chain_no', 'oml_kernel', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
+    ('chain_head.chain_no', 'oml_kernel', 'UPDATE'), ('chain_head.kid', 'oml_fleet', 'UPDATE'),
+    ('key.retired_seq', 'oml_fleet', 'UPDATE'), ('impersonation.ended_at', 'oml_fleet', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
     ('frontier.fenced_at', 'oml_fleet', 'UPDATE') $$,
-  'columns: the lock of a chain and the frontier'
+  'columns: the lock of a chain and its key, the ends of keys and impersonations, and the frontier'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -60,7 +62,9 @@ select set_eq(
       ('setting', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('tenant', '{oml_owner}', 'INSERT', '-', 'true'), ('tenant', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('tenant', '{oml_fleet}', 'INSERT', '-', 'true'),
-      ('chain_head', '{oml_owner}', 'INSERT', '-', 'true'), ('chain_head', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('chain_head', '{oml_owner}', 'INSERT', '-', 'true'), ('chain_head', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('key', '{oml_owner}', 'ALL', 'true', 'true'), ('key', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('impersonation', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('chain_head', '{oml_kernel}', 'SELECT', %1$L, '-'), ('chain_head', '{oml_kernel}', 'UPDATE', %1$L, %1$L),
       ('membership', '{oml_kernel}', 'SELECT', '(login = SESSION_USER)', '-'), ('membership', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('event_type', '{oml_owner}', 'INSERT', '-', 'true'), ('event_type', '{oml_kernel}', 'SELECT', 'true', '-'),
@@ -84,7 +88,10 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass, aclexplode(p.proacl) a
      where d.deptype = 'e' and a.grantee <> p.proowner $$,
   $$ select name, grantee, 'EXECUTE' from (values
-    ('oml_append', '{oml_writer}'::text[]),
+    ('oml_append', '{oml_writer}'::text[]), ('oml_append_batch', '{oml_writer}'), ('lock_chain', '{oml_fleet}'), ('oml_use', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'),
+    ('oml_issue_key', '{oml_operator}'), ('oml_retire_key', '{oml_operator}'), ('oml_keys', '{oml_operator,oml_auditor}'),
+    ('oml_impersonate', '{oml_operator}'), ('oml_end_impersonation', '{oml_operator}'), ('impersonated', '{oml_kernel}'),
+    ('issue_key', '{oml_owner}'), ('rotate_chains', '{oml_owner}'), ('guard_columns', '{oml_owner}'), ('guard_set_once', '{oml_owner}'),
     ('oml_create_tenant', '{oml_operator}'), ('oml_grant', '{oml_operator}'), ('oml_revoke', '{oml_operator}'),
     ('oml_register_event_type', '{oml_operator}'),
     ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),

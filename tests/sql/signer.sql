@@ -182,7 +182,7 @@ reset session authorization;
 -- OM034: in the very place of the deployment's key.
 select pg_temp.write_file(:'moved', pg_temp.pem(sha256('another key')), '0600');
 select encode(substr(sha256(oml.signer_public_key('file:' || :'moved')), 1, 8), 'hex') as other_kid \gset
-select encode(value::bytea, 'hex') as kid from oml.setting where name = 'signing_kid' \gset
+select encode(kid, 'hex') as kid from oml.chain_head where chain_no = 0 \gset
 set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM034',

@@ -104,7 +104,7 @@ reset session authorization;
 -- The provider tenant is a tenant for memberships and no more.
 select is((select tenant_id from oml.tenant where name = 'provider'), :'deployment'::uuid, 'the provider''s id is the deployment''s');
 select throws_ok(
-  format('select oml.create_chain(gen_random_uuid(), %L, 0)', 'second-provider'), '23505', null,
+  format('select oml.create_chain(gen_random_uuid(), %L, 0, repeat(''k'', 8)::bytea)', 'second-provider'), '23505', null,
   'there is one chain of number 0'
 );
 

@@ -6,7 +6,7 @@ create table if not exists oml.tenant (
   constraint tenant_pkey primary key (tenant_id),
   constraint tenant_name_key unique (name),
   constraint tenant_chain_no_key unique (chain_no),
-  constraint tenant_id_name_key unique (tenant_id, name),
+  constraint tenant_id_name_key unique (tenant_id, name, chain_no),
   constraint tenant_name_check check (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$')
 );
 comment on table oml.tenant is 'One row a tenant: one chain and one RLS scope. The provider tenant is the deployment itself.';

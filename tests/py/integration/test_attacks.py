@@ -158,7 +158,7 @@ def test_an_event_that_was_queued_twice_is_a_duplicate(system: System) -> None:
     assert found.outbox_seq == outbox_max(system)
 
 
-@pytest.mark.parametrize("setting", ["deployment_id", "signer", "signing_kid"])
+@pytest.mark.parametrize("setting", ["deployment_id", "signer"])
 def test_without_its_settings_nothing_is_signed(system: System, setting: str) -> None:
     app = prepare(system)
     events = value(system.superuser, "select count(*) from oml.journal")

@@ -4,11 +4,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oml.errors import UsageError
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.rows import TupleRow
 
 
 def _not_empty(dsn: str | None) -> str | None:
@@ -56,6 +60,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+
+
+@contextmanager
+def connected(dsn: str | None) -> Iterator["psycopg.Connection[TupleRow]"]:
+    """Open an autocommit connection to ``dsn``, else to the configured one."""
+    from oml import settings
+    from oml.driver.connection import connect
+
+    with connect(dsn or settings.load().dsn, autocommit=True) as connection:
+        yield connection
 
 
 @contextmanager

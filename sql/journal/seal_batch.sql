@@ -1,0 +1,78 @@
+-- oml.seal for consecutive events of one chain: each links to the one before it, so they are sealed in
+-- one go. Arrays have one element an event. A refusal ends the batch.
+create type oml.sealed_batch as (
+  event_ids uuid[], occurred_us bigint[], hashes bytea[], envelopes bytea[], refusal text[]
+);
+comment on type oml.sealed_batch is 'What oml.seal_batch makes of consecutive events, one element each; or a refusal (SQLSTATE, message, hint).';
+
+create function oml.seal_batch(
+  signer text,
+  signing_kid bytea,
+  deployment_id bytea,
+  tenant_id bytea,
+  first_seq bigint,
+  prev_hash bytea,
+  writer text,
+  principal text,
+  auth text,
+  impersonation text,
+  types text[],
+  schema_versions int[],
+  payloads text[],
+  pii_classes text[],
+  operations text[],
+  app_versions text[],
+  caused_bys bytea[],
+  invocation_ids text[],
+  entity_types text[],
+  entity_ids text[],
+  subject_ids text[]
+)
+returns oml.sealed_batch
+language plpython3u
+volatile
+set search_path = pg_catalog, pg_temp
+as $python$
+core = SD.get('core')
+if core is None:
+    import os
+    import sys
+    plpy.execute('select oml.load_core()')
+    core = SD['core'] = sys.modules['_oml_core']
+    SD['data_directory'] = os.getcwd()
+
+def refused(code, message, hint):
+    return None, None, None, None, [code, message, hint]
+
+try:
+    key, protected = core.seal.signing_key(signer, SD['data_directory'])
+except core.keys.KeyFileError as error:
+    return refused(error.sqlstate, error.message, error.hint)
+if key.kid != signing_kid:
+    return refused(
+        'OM034',
+        f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
+        'Put the deployment\'s key back: an event signed by another key could never be verified.')
+seq, prev = first_seq, prev_hash
+event_ids, times, hashes, envelopes = [], [], [], []
+try:
+    for (kind, version, payload, pii, operation, app_version, caused_by, invocation, entity_type,
+         entity_id, subject) in zip(
+            types, schema_versions, payloads, pii_classes, operations, app_versions, caused_bys,
+            invocation_ids, entity_types, entity_ids, subject_ids, strict=True):
+        now = core.envelope.now_us()
+        event_id = core.envelope.uuid7(now // 1000)
+        data, prev = core.seal.seal(key, protected, (
+            deployment_id, seq, prev, tenant_id, core.envelope.VERSION, None, now, auth,
+            app_version, caused_by, None, None, entity_id, entity_type, event_id,
+            impersonation, invocation, operation, pii, None,
+            payload.encode('utf-8'), principal, subject, version, kind, None, writer))
+        event_ids.append(event_id.hex())
+        times.append(now)
+        hashes.append(prev)
+        envelopes.append(data)
+        seq += 1
+except (OverflowError, ValueError) as error:
+    return refused('OM017', f'the event cannot be encoded: {error}', 'Check the payload and the claims.')
+return event_ids, times, hashes, envelopes, None
+$python$;
