@@ -16,7 +16,7 @@ begin
   perform oml.require_audit(chain_id);
   select p.* into proof
   from oml.prove_chain(
-    oml_verify_chain.tenant, chain_id::text, (select s.value from oml.setting s where s.name = 'deployment_id')
+    oml_verify_chain.tenant, (select s.value from oml.setting s where s.name = 'deployment_id')
   ) p;
   if proof.events is null then
     raise exception using

@@ -73,12 +73,47 @@ class Scribe:
     key: keys.SigningKey
     deployment_id: bytes = bytes(range(16))
     provider: list[Row] = field(default_factory=list)
+    chains: dict[str, list[Row]] = field(default_factory=dict)
 
-    def issue(self, key: keys.SigningKey, **fields: Any) -> Row:
+    def issue(self, key: keys.SigningKey, purpose: str | None = None, **fields: Any) -> Row:
         """Write ``key.issued`` on the provider chain; the first one issues the root."""
-        return self.provide(
-            "key.issued", {"kid": key.kid.hex(), "public_key": key.public_key.hex()}, **fields
-        )
+        payload = {
+            "kid": key.kid.hex(),
+            "public_key": key.public_key.hex(),
+            "algorithm": "Ed25519",
+            "purpose": purpose or ("signing" if self.provider else "root"),
+        }
+        return self.provide("key.issued", payload, **fields)
+
+    def last_seqs(self) -> dict[str, int]:
+        """Return the last seq of each chain."""
+        provider = str(uuid.UUID(bytes=self.deployment_id))
+        return {provider: len(self.provider)} | {t: len(c) for t, c in self.chains.items()}
+
+    def rotation(
+        self, successor: keys.SigningKey, tenants_a_page: int = 99
+    ) -> list[dict[str, Any]]:
+        """Return the payloads of a rotation to ``successor``, one a page."""
+        last = list(self.last_seqs().items())
+        cut = [last[at : at + tenants_a_page] for at in range(0, len(last), tenants_a_page)]
+        return [
+            {
+                "kid": self.key.kid.hex(),
+                "purpose": "signing",
+                "successor": successor.kid.hex(),
+                "page": number,
+                "pages": len(cut),
+                "last": dict(page),
+            }
+            for number, page in enumerate(cut, 1)
+        ]
+
+    def rotate(self, successor: keys.SigningKey, tenants_a_page: int = 99) -> None:
+        """Write a rotation, signed by its successor, who signs from now on."""
+        pages = self.rotation(successor, tenants_a_page)
+        self.key = successor
+        for page in pages:
+            self.provide("key.retired", page)
 
     def provide(self, kind: str, payload: Any, **fields: Any) -> Row:
         """Write an event on the provider chain."""
@@ -95,7 +130,7 @@ class Scribe:
             "event_id": created["event_id"],
             "hash": created["hash"].hex(),
         }
-        chain: list[Row] = []
+        chain = self.chains[str(uuid.UUID(bytes=tenant_id))] = []
         self.append(chain, tenant_id, "tenant.genesis", {"created_by": reference})
         return chain
 

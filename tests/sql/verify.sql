@@ -1,7 +1,7 @@
 -- The verdict on a chain that nobody tampered with, and how much of it was looked at.
 begin;
 \ir shared/refused.sql
-select plan(12);
+select plan(15);
 
 create role clerk login in role oml_writer, oml_auditor;
 select oml_create_tenant('globex') as globex \gset
@@ -36,11 +36,28 @@ select set_eq(
   'a verifier outside reads a chain page by page'
 );
 select is_empty(format('select from oml.chain_rows(%L, 2500, 10)', :'globex'), 'and finds nothing behind its end');
-select is(
-  (select chain_seq from oml.known_heads() where tenant_id = :'globex'), 2500::bigint, 'the outbox says how far the chain had come'
+select results_eq(
+  format('select name, chain_seq, journal_seq from oml.known_heads() where tenant_id = %L', :'globex'),
+  $$ values ('globex', 2500::bigint, 2500::bigint) $$, 'outbox and journal say how far the chain had come'
 );
 alter table oml.journal disable trigger guard_rows;
 savepoint before;
+update oml.journal set envelope = decode(repeat('00', 5 * 1024 * 1024), 'hex') where tenant_id = :'globex' and seq between 2 and 9;
+select results_eq(
+  format('select seq from oml.chain_rows(%L, 1, 1000)', :'globex'), 'select generate_series(2::bigint, 5)',
+  'a page ends with the row that takes it beyond 16 MiB of envelopes'
+);
+alter table oml.journal alter envelope drop not null;
+update oml.journal set envelope = null where tenant_id = :'globex' and seq in (2, 3);
+select results_eq(
+  format('select seq from oml.chain_rows(%L, 1, 1000)', :'globex'), 'select generate_series(2::bigint, 7)',
+  'an envelope that is gone counts for nothing'
+);
+select results_eq(
+  format('select seq from oml.chain_rows(%L, 1, 2)', :'globex'), 'select generate_series(2::bigint, 3)',
+  'and its row is still handed out'
+);
+rollback to before;
 delete from oml.journal where tenant_id = :'globex' and seq = 1001;
 select results_eq(
   $$ select events, first_bad_seq, fault from oml_verify_chain('globex') $$, $$ values (1000::bigint, 1001::bigint, 'missing-event') $$,

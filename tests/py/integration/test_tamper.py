@@ -40,9 +40,12 @@ class Victim:
         assert self.superuser.execute(statement.encode(), arguments).rowcount > 0
 
     def rows(self, chain: uuid.UUID | None = None) -> list[Row]:
-        """Return a chain as the verifiers read it; by default that of acme."""
+        """Return a chain as oml.core.chain reads it; by default that of acme."""
         with self.superuser.cursor(row_factory=dict_row) as cursor:
-            query = "select * from oml.chain_rows(%s, 0, 1000)"
+            query = (
+                "select r.*, (extract(epoch from r.occurred_at) * 1000000)::bigint as occurred_at"
+                " from oml.chain_rows(%s, 0, 1000) r"
+            )
             return cursor.execute(query, (chain or self.acme,)).fetchall()
 
     def write(self, row: Row, seq: int, chain: uuid.UUID | None = None) -> None:
@@ -108,7 +111,7 @@ def by_command_line(victim: Victim, *options: str) -> Judgement:
         return "acme", None, None
     assert len(bad) == 1, bad
     assert bad[0]["reason"]
-    return bad[0]["tenant"], bad[0]["first_bad_seq"], bad[0]["fault"]
+    return bad[0]["tenant"], bad[0]["seq"], bad[0]["class"]
 
 
 # --- the tamperings --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from . import cbor, cose, envelope, keys
 
@@ -23,7 +23,9 @@ class Fault(StrEnum):
     MALFORMED_ENVELOPE = "malformed-envelope"
     """The envelope is not the one accepted encoding, or lacks a field."""
     UNKNOWN_KEY = "unknown-key"
-    """The envelope names a key that the provider chain never issued."""
+    """The envelope names a key that was never issued for signing, or is not in force yet."""
+    RETIRED_KEY = "retired-key"
+    """The envelope names a signing key that was in force earlier, but not for this seq any more."""
     SIGNATURE_INVALID = "signature-invalid"
     """The signature is not that of the key it names."""
     HASH_MISMATCH = "hash-mismatch"
@@ -34,6 +36,8 @@ class Fault(StrEnum):
     """A column differs from the envelope, or the envelope is another chain's."""
     GENESIS_MISMATCH = "genesis-mismatch"
     """The chain does not begin, or was not created, as the provider chain says."""
+    INVALID_ROTATION = "invalid-rotation"
+    """A rotation of the signing key is incomplete, or contradicts the keys and seqs before it."""
     ROOT_MISMATCH = "root-mismatch"
     """The provider chain's root key is not the pinned one."""
     TAIL_MISSING = "tail-missing"
@@ -65,24 +69,116 @@ class Verdict(NamedTuple):
         return self.finding is None
 
 
+class Era(NamedTuple):
+    """The time one signing key is in force. ``starts`` maps tenant id to the chain's first seq.
+
+    A chain that ``starts`` does not name begins with this key or a later one.
+    """
+
+    kid: bytes
+    public_key: bytes
+    starts: dict[str, int]
+
+
+class KeyRing:
+    """Which signing key is in force for each seq of each chain, as the provider chain says.
+
+    Tenant ids are UUIDs as text, kids 8 bytes. At any seq of any chain one key is in force: the
+    root's until the first rotation, then its successor's, and so on.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self.root = root
+        self.eras = [Era(keys.kid(root), root, {})]
+        self.standby: dict[bytes, bytes] = {}
+        self.withdrawn: set[bytes] = set()
+
+    def issue(self, public_key: bytes) -> bool:
+        """Take in a key issued for signing; False if another key has its kid."""
+        kid = keys.kid(public_key)
+        for era in self.eras:
+            if era.kid == kid:
+                return era.public_key == public_key
+        return self.standby.setdefault(kid, public_key) == public_key
+
+    def era_at(self, tenant_id: str, seq: int) -> int:
+        """Return the index of the era in force at this seq."""
+        index = len(self.eras) - 1
+        while index and self.eras[index].starts.get(tenant_id, 1) > seq:
+            index -= 1
+        return index
+
+    def last_seq(self, tenant_id: str, index: int) -> int | None:
+        """Return the last seq of a chain for which an era's key is in force; None: no end yet."""
+        later = self.eras[index + 1 :]
+        return later[0].starts.get(tenant_id, 1) - 1 if later else None
+
+    def reached(self, tenant_id: str) -> int:
+        """Return the seq that a chain had reached at the last rotation; 0 before the first."""
+        return self.eras[-1].starts.get(tenant_id, 1) - 1
+
+    def key(self, tenant_id: str, seq: int, kid: bytes) -> bytes | tuple[Fault, str]:
+        """Return the public key of ``kid`` if it is in force at this seq, else what is wrong."""
+        now = self.era_at(tenant_id, seq)
+        if self.eras[now].kid == kid:
+            return self.eras[now].public_key
+        for index, era in enumerate(self.eras):
+            if era.kid == kid and index < now:
+                last = self.last_seq(tenant_id, index)
+                return (
+                    Fault.RETIRED_KEY,
+                    f"key {kid.hex()} was retired: here its last seq is {last}",
+                )
+            if era.kid == kid:
+                return (
+                    Fault.UNKNOWN_KEY,
+                    f"key {kid.hex()} is not in force before seq {era.starts.get(tenant_id, 1)}",
+                )
+        if kid in self.withdrawn:
+            reason = f"key {kid.hex()} was withdrawn before it was ever in force"
+        elif kid in self.standby:
+            reason = f"key {kid.hex()} was issued, but never came into force"
+        else:
+            reason = f"key {kid.hex()} was never issued here for signing"
+        return Fault.UNKNOWN_KEY, reason
+
+
 class Chain:
     """Verify one tenant's chain, fed row by row in seq order.
 
-    ``key_ring`` maps kid to public key; for the provider chain it starts with the root key and
-    grows by the ``key.issued`` events met on the way. ``deployment_id`` and ``tenant_id`` are 16
-    bytes, ``tenant`` the name to report.
+    ``key_ring`` says which key must have signed each seq. ``deployment_id`` and ``tenant_id`` are
+    16 bytes, ``tenant`` the name to report.
     """
 
+    declares = False
+    """Whether what an event says bears on those that follow."""
+
     def __init__(
-        self, tenant: str, tenant_id: bytes, deployment_id: bytes, key_ring: dict[bytes, bytes]
+        self, tenant: str, tenant_id: bytes, deployment_id: bytes, key_ring: KeyRing | None
     ) -> None:
         self.tenant = tenant
         self.tenant_id = tenant_id
+        self.tenant_uuid = str(uuid.UUID(bytes=tenant_id))
         self.deployment_id = deployment_id
         self.key_ring = key_ring
         self.events = 0
-        self.head = envelope.GENESIS_PREV
+        self.head: bytes | None = envelope.GENESIS_PREV
+        self.first_prev: bytes | None = None
         self.finding: Finding | None = None
+        self.proved_before: tuple[int, bytes] | None = None
+
+    def resume(self, events: int, head: bytes | None) -> None:
+        """Begin behind ``events`` events that are proved elsewhere, the last of hash ``head``.
+
+        With None for ``head`` the first event's link is taken as it is, and ``first_prev`` says
+        what must be proved of the events before.
+        """
+        self.events = events
+        self.head = head
+
+    def expect_hash(self, seq: int, digest: bytes) -> None:
+        """Insist, before any row is fed, that the event at ``seq`` has this SHA-256."""
+        self.proved_before = (seq, digest)
 
     def fail(self, seq: int, fault: Fault, reason: str) -> None:
         """Record the chain's first fault; later ones are not recorded."""
@@ -102,8 +198,15 @@ class Chain:
         decoded = self._open(expected, row)
         if decoded is None:
             return None
-        if decoded.fields["prev_hash"] != self.head:
-            self.fail(expected, Fault.BROKEN_LINK, "prev is not the hash of the event before it")
+        prev = decoded.fields["prev_hash"]
+        if self.head is None:
+            self.first_prev = prev
+        elif prev != self.head:
+            self.fail(expected, *BROKEN_LINK)
+            return None
+        known = self.proved_before
+        if known is not None and known[0] == expected and known[1] != decoded.hash:
+            self.fail(expected, Fault.BROKEN_LINK, "another event was proved here earlier")
             return None
         if not self._accept(expected, decoded):
             return None
@@ -115,6 +218,11 @@ class Chain:
         """Judge what the event says, once it is proved to be this chain's; fail if it is wrong."""
         return True
 
+    def _key(self, seq: int, decoded: envelope.Envelope) -> bytes | tuple[Fault, str]:
+        """Return the public key that must have signed this event, or what is wrong with its kid."""
+        assert self.key_ring is not None
+        return self.key_ring.key(self.tenant_uuid, seq, decoded.kid)
+
     def _open(self, seq: int, row: Mapping[str, Any]) -> envelope.Envelope | None:
         data = _raw(row["envelope"])
         try:
@@ -122,9 +230,9 @@ class Chain:
         except cbor.MalformedError as error:
             self.fail(seq, Fault.MALFORMED_ENVELOPE, str(error))
             return None
-        public_key = self.key_ring.get(decoded.kid)
-        if public_key is None:
-            self.fail(seq, Fault.UNKNOWN_KEY, f"key {decoded.kid.hex()} was never issued here")
+        public_key = self._key(seq, decoded)
+        if isinstance(public_key, tuple):
+            self.fail(seq, *public_key)
             return None
         if not cose.verify(decoded.sign1, public_key):
             self.fail(
@@ -156,26 +264,31 @@ class Chain:
         """Return what was proved; every chain has a first event, so an empty one is a fault."""
         if self.events == 0:
             self.fail(1, Fault.CHAIN_MISSING, "the chain is empty")
-        return Verdict(self.tenant, self.events, self.head, self.finding)
+        return Verdict(self.tenant, self.events, self.head or b"", self.finding)
+
+
+BROKEN_LINK = (Fault.BROKEN_LINK, "prev is not the hash of the event before it")
 
 
 _UUID_COLUMNS = frozenset(
     ("deployment_id", "tenant_id", "event_id", "caused_by", "artifact_id", "dek_id")
 )
-_PROJECTED = tuple(
+PROJECTED = tuple(
     f.column for f in envelope.FIELDS if f.column not in ("version", "deployment_id", "payload")
 )
+"""The columns that hold a signed field as it is; ``payload`` holds the same JSON value."""
 
 
 def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str | None:
     """Name the first column that differs from the envelope, or None.
 
-    UUIDs come as their text, ``occurred_at`` as microseconds, ``payload`` as JSON text.
+    UUIDs come as UUID or as their text, ``occurred_at`` as microseconds, ``payload`` as JSON text.
     """
-    for column in _PROJECTED:
+    for column in PROJECTED:
         signed, stored = decoded.fields.get(column), row[column]
-        if signed is not None and column in _UUID_COLUMNS:
-            signed = str(uuid.UUID(bytes=signed))
+        if column in _UUID_COLUMNS:
+            signed = None if signed is None else str(uuid.UUID(bytes=signed))
+            stored = None if stored is None else str(stored)
         elif isinstance(stored, (bytearray, memoryview)):
             stored = bytes(stored)
         if signed != stored:
@@ -230,6 +343,18 @@ class Created(NamedTuple):
     hash: bytes
 
 
+class _Rotation(NamedTuple):
+    """A rotation of which pages are still to come: its pages so far and what they have in common.
+
+    ``era`` is the successor's; it is in force on the provider chain from page 1 on.
+    """
+
+    era: Era
+    retired: str
+    page: int
+    pages: int
+
+
 class Provider(Chain):
     """Verify the provider chain and learn from it the keys issued and the tenants created.
 
@@ -237,10 +362,13 @@ class Provider(Chain):
     pins that key (32 bytes, obtained out of band); None trusts the first one found.
     """
 
+    declares = True
+
     def __init__(self, provider_id: bytes, root_key: bytes | None = None) -> None:
-        super().__init__("provider", provider_id, provider_id, {})
+        super().__init__("provider", provider_id, provider_id, None)
         self.root_key = root_key
         self.tenants: list[Created] = []
+        self._rotation: _Rotation | None = None
 
     def feed(self, row: Mapping[str, Any]) -> envelope.Envelope | None:
         """Check the next row and take in what it declares."""
@@ -248,21 +376,125 @@ class Provider(Chain):
             return None
         return super().feed(row)
 
+    def verdict(self) -> Verdict:
+        """Return what was proved; a rotation must have all its pages."""
+        if self._rotation is not None:
+            missing = f"page {self._rotation.page + 1} of {self._rotation.pages}"
+            self.fail(
+                self.events + 1, Fault.INVALID_ROTATION, f"the rotation's {missing} is missing"
+            )
+        return super().verdict()
+
     def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
-        kind = decoded.fields["type"]
+        wrong = self._declare(seq, decoded)
+        if wrong is not None:
+            self.fail(seq, *wrong)
+        return wrong is None
+
+    def _declare(self, seq: int, decoded: envelope.Envelope) -> tuple[Fault, str] | None:
+        """Take in what the event declares, or return what is wrong with it."""
+        kind, payload = decoded.fields["type"], decoded.fields["payload"]
+        if self._rotation is not None and kind != "key.retired":
+            return Fault.INVALID_ROTATION, f"{kind} stands between the pages of a rotation"
         if kind == "key.issued":
-            issued = issued_key(decoded.fields["payload"])
-            if issued is None:
-                self.fail(seq, Fault.UNKNOWN_KEY, "key.issued carries no valid key")
-                return False
-            self.key_ring[keys.kid(issued)] = issued
-        elif kind == "tenant.created":
+            return self._issue(seq, payload)
+        if kind == "key.retired":
+            reason = self._retire(seq, decoded.kid, _object(payload))
+            return None if reason is None else (Fault.INVALID_ROTATION, reason)
+        if kind == "tenant.created":
             created = _created_tenant(seq, decoded)
             if created is None:
-                self.fail(seq, Fault.GENESIS_MISMATCH, "tenant.created names no tenant")
-                return False
+                return Fault.GENESIS_MISMATCH, "tenant.created names no tenant"
             self.tenants.append(created)
-        return True
+        return None
+
+    def _issue(self, seq: int, payload: bytes) -> tuple[Fault, str] | None:
+        purpose = _object(payload).get("purpose")
+        if purpose not in ("root", "signing", "writer"):
+            return None
+        public_key = issued_key(payload)
+        if public_key is None:
+            return Fault.UNKNOWN_KEY, "key.issued carries no valid key, or not under its own kid"
+        if purpose == "root" and seq > 1:
+            return Fault.UNKNOWN_KEY, "key.issued names a second root key"
+        assert self.key_ring is not None
+        if purpose == "signing" and not self.key_ring.issue(public_key):
+            return Fault.UNKNOWN_KEY, f"kid {keys.kid(public_key).hex()} is another key's already"
+        return None
+
+    def _key(self, seq: int, decoded: envelope.Envelope) -> bytes | tuple[Fault, str]:
+        # Page 1 of a rotation is signed by the key that it brings into force.
+        known = super()._key(seq, decoded)
+        if isinstance(known, tuple) and decoded.fields["type"] == "key.retired":
+            retired = _object(decoded.fields["payload"])
+            assert self.key_ring is not None
+            if (
+                self._rotation is None
+                and decoded.kid not in self.key_ring.withdrawn
+                and retired.get("purpose") == "signing"
+                and retired.get("successor") == decoded.kid.hex()
+            ):
+                return self.key_ring.standby.get(decoded.kid, known)
+        return known
+
+    def _retire(self, seq: int, signer: bytes, retired: dict[str, Any]) -> str | None:
+        """Take in a ``key.retired``, or say what is wrong with it."""
+        assert self.key_ring is not None
+        purpose, kid, successor = (retired.get(n) for n in ("purpose", "kid", "successor"))
+        if self._rotation is None and purpose != "signing":
+            return None
+        if self._rotation is None and successor is None:
+            return self._withdraw(kid)
+        page, pages, last = (retired.get(n) for n in ("page", "pages", "last"))
+        if not (_is_count(page) and _is_count(pages) and 0 < page <= pages):
+            return "the rotation's page and pages are no such numbers"
+        starts = _starts(last)
+        if starts is None:
+            return "the rotation's last names no tenants and seqs"
+        rotation = self._rotation
+        if rotation is None:
+            era = self.key_ring.eras[-1]
+            public_key = self.key_ring.standby.get(signer)
+            if kid != era.kid.hex() or successor != signer.hex() or public_key is None:
+                return f"it must retire {era.kid.hex()} and be signed by the successor it names"
+            if page != 1:
+                return f"a rotation begins with page {page}"
+            if starts.get(self.tenant_uuid) != seq:
+                return f"the provider chain's last seq under the old key is {seq - 1}"
+            rotation = _Rotation(Era(signer, public_key, {}), kid, 0, pages)
+            del self.key_ring.standby[signer]
+            self.key_ring.eras.append(rotation.era)
+        expected = (
+            "signing", rotation.retired, rotation.era.kid.hex(), rotation.page + 1, rotation.pages,
+        )  # fmt: skip
+        if (purpose, kid, successor, page, pages) != expected:
+            return f"page {rotation.page + 1} of {rotation.pages} of a rotation belongs here"
+        return self._take_page(rotation._replace(page=page), starts)
+
+    def _take_page(self, rotation: _Rotation, starts: dict[str, int]) -> str | None:
+        assert self.key_ring is not None
+        before, known = self.key_ring.eras[-2].starts, rotation.era.starts
+        for tenant_id, start in starts.items():
+            if tenant_id in known:
+                return f"tenant {tenant_id} is in two pages of the rotation"
+            if start < before.get(tenant_id, 1):
+                return f"tenant {tenant_id} had come further at the rotation before"
+        known.update(starts)
+        self._rotation = rotation
+        if rotation.page == rotation.pages:
+            self._rotation = None
+            for tenant_id, start in before.items():
+                if start > known.get(tenant_id, 1):
+                    return f"tenant {tenant_id} had come further at the rotation before"
+        return None
+
+    def _withdraw(self, kid: Any) -> str | None:
+        assert self.key_ring is not None
+        for known in self.key_ring.standby:
+            if known.hex() == kid:
+                self.key_ring.withdrawn.add(known)
+                return None
+        return "only a key on standby can be withdrawn: this one is in force, was, or is unknown"
 
     def _adopt_root(self, row: Mapping[str, Any]) -> bool:
         try:
@@ -270,8 +502,10 @@ class Provider(Chain):
         except cbor.MalformedError as error:
             self.fail(1, Fault.MALFORMED_ENVELOPE, str(error))
             return False
-        root = issued_key(decoded.fields["payload"])
-        if decoded.fields["type"] != "key.issued" or root is None:
+        payload = decoded.fields["payload"]
+        root = issued_key(payload)
+        purpose = _object(payload).get("purpose")
+        if decoded.fields["type"] != "key.issued" or root is None or purpose != "root":
             self.fail(1, Fault.GENESIS_MISMATCH, "the first event does not issue the root key")
             return False
         if self.root_key is not None and root != self.root_key:
@@ -279,8 +513,25 @@ class Provider(Chain):
                 1, Fault.ROOT_MISMATCH, f"the chain's root key is {root.hex()}, not the pinned one"
             )
             return False
-        self.key_ring[keys.kid(root)] = root
+        self.key_ring = KeyRing(root)
         return True
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 2**63
+
+
+_UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _starts(last: Any) -> dict[str, int] | None:
+    """Return the first seqs of a new key from the last ones of the old; None if they are none."""
+    if not isinstance(last, dict):
+        return None
+    for tenant_id, seq in last.items():
+        if _UUID_TEXT.fullmatch(tenant_id) is None or not _is_count(seq):
+            return None
+    return {tenant_id: seq + 1 for tenant_id, seq in last.items()}
 
 
 def _created_tenant(seq: int, decoded: envelope.Envelope) -> Created | None:
@@ -297,23 +548,20 @@ def _created_tenant(seq: int, decoded: envelope.Envelope) -> Created | None:
 
 
 def issued_key(payload: bytes) -> bytes | None:
-    """Return the 32-byte public key a ``key.issued`` payload carries, or None."""
-    text = _object(payload).get("public_key")
+    """Return the 32-byte public key a ``key.issued`` payload carries under its kid, or None."""
+    issued = _object(payload)
+    text = issued.get("public_key")
     if not isinstance(text, str) or re.fullmatch(r"[0-9a-f]{64}", text) is None:
         return None
-    return bytes.fromhex(text)
+    public_key = bytes.fromhex(text)
+    return public_key if issued.get("kid") == keys.kid(public_key).hex() else None
 
 
 class Tenant(Chain):
     """Verify a tenant's chain, whose genesis must refer to its ``tenant.created``."""
 
-    def __init__(self, created: Created, provider: Provider) -> None:
-        super().__init__(
-            created.name,
-            uuid.UUID(created.tenant_id).bytes,
-            provider.deployment_id,
-            provider.key_ring,
-        )
+    def __init__(self, created: Created, deployment_id: bytes, key_ring: KeyRing | None) -> None:
+        super().__init__(created.name, uuid.UUID(created.tenant_id).bytes, deployment_id, key_ring)
         self.created = created
 
     def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:

@@ -88,7 +88,11 @@ def decode(data: bytes, content_type: str) -> Sign1:
 
 def verify(message: Sign1, public_key: bytes) -> bool:
     """Tell whether the signature is this key's. ``public_key`` has 32 bytes."""
-    signed = message.signature + to_be_signed(message.protected, message.payload)
+    return opens(message.signature + to_be_signed(message.protected, message.payload), public_key)
+
+
+def opens(signed: bytes, public_key: bytes) -> bool:
+    """Tell whether 64 bytes of signature, before the Sig_structure they sign, are this key's."""
     try:
         _open(signed, public_key)
     except BadSignatureError:

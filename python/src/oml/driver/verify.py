@@ -2,28 +2,31 @@
 
 The server is not trusted: signatures, hashes and links are checked on this side, against a root
 key that the caller may pin. What a chain cannot show is in docs/explanation/chain.md.
+
+All is judged as it stood when the verification began. The heads of all chains are read first, in
+one statement, and each chain up to its head. A rotation of the signing key appends to the provider
+chain only, under locks on the others: so whatever key signed an event below a head was in force by
+then, and its rotation is below the provider's head.
 """
 
+import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import TupleRow, dict_row
 
-from oml.core.chain import (
-    Chain,
-    Provider,
-    Tenant,
-    Verdict,
-    never_created,
-    unlisted,
-    verify_rows,
-)
+from oml.core.chain import Chain, Created, KeyRing, Provider, Verdict, never_created, unlisted
+from oml.core.envelope import GENESIS_PREV
+from oml.driver.connection import connect
+from oml.driver.pages import Pages
+from oml.driver.segments import SEGMENT_ROWS, Plan, Stretch
+from oml.driver.workers import Workers
 from oml.errors import OmlError, UsageError, from_postgres
 
-_PAGE_ROWS = 2000
+Progress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -40,114 +43,162 @@ class Verified:
         return all(verdict.ok for verdict in self.verdicts)
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What an earlier verification proved: {tenant name: (events, head)} under a root key."""
+
+    deployment_id: str
+    root_key: bytes
+    chains: Mapping[str, tuple[int, bytes]]
+
+
 class KnownHead(NamedTuple):
-    """A tenant's name in oml.tenant (None: no row there) and its last seq in the outbox."""
+    """A tenant's name in oml.tenant (None: no row there), its last seq in outbox and journal."""
 
     name: str | None
-    seq: int
+    outbox: int
+    journal: int
 
 
-class ChainReader:
-    """Reads chains page by page. The login needs ``audit`` on the provider."""
-
-    def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
-        self.connection = connection
-
-    def deployment_id(self) -> str:
-        """Return the deployment's id, which is the provider tenant's."""
-        text = str(self._rows("select oml.deployment_id()")[0]["deployment_id"])
-        try:
-            return str(uuid.UUID(text))
-        except ValueError:
-            raise OmlError(
-                f"oml.setting names the deployment {text!r}, which is no id",
-                "It was changed behind OML's back: nothing can be verified until it is put back.",
-            ) from None
-
-    def known_heads(self) -> dict[str, KnownHead]:
-        """Return {tenant id: what oml.tenant and the outbox know of it}."""
-        return {
-            row["tenant_id"]: KnownHead(row["name"], row["chain_seq"])
-            for row in self._rows("select * from oml.known_heads()")
-        }
-
-    def chain(self, tenant_id: str, page_read: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """Yield one chain's rows in seq order; ``page_read`` is told the rows of each page."""
-        after = 0
-        while True:
-            page = self._rows(
-                "select * from oml.chain_rows(%s, %s, %s)", tenant_id, after, _PAGE_ROWS
-            )
-            if not page:
-                return
-            yield from page
-            after = page[-1]["seq"]
-            page_read(len(page))
-
-    def _rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
-        try:
-            with self.connection.cursor(row_factory=dict_row) as cursor:
-                return cursor.execute(query, parameters, binary=True).fetchall()
-        except psycopg.Error as error:
-            raise from_postgres(error) from None
+_UNKNOWN = KnownHead(None, 0, 0)
 
 
 def verify(
-    connection: psycopg.Connection[TupleRow],
+    dsn: str | None,
     tenant: str | None = None,
     root_key: bytes | None = None,
-    progress: Callable[[int, int | None], None] = lambda _read, _total: None,
+    progress: Progress = lambda _read, _total: None,
+    jobs: int | None = None,
+    since: Earlier | None = None,
+    segment_rows: int = SEGMENT_ROWS,
 ) -> Verified:
     """Verify the provider chain and then one tenant's chain or all of them.
 
-    ``root_key`` is the 32-byte root public key obtained out of band; without it the chain's own
-    first key is trusted. ``progress`` is told (events read, events there are or None) after each
-    page. Tenants are those the provider chain created, so one that was removed whole is still
-    named. Raises UsageError for a tenant that was never created, DatabaseError when rows cannot
-    be read.
+    ``root_key`` is the 32-byte root public key obtained out of band; without it ``since`` gives it,
+    and without that the chain's own first key is trusted. ``progress`` is told (events read, events
+    there are or None) after each page. ``jobs`` is how many processes prove (None: one a core), in
+    segments of ``segment_rows`` events. With ``since``, tenants' chains are gone through from where
+    it ends. Tenants are those the provider chain created, so one that was removed whole is still
+    named. Raises UsageError for a tenant that was never created or another deployment's ``since``,
+    DatabaseError when rows cannot be read.
     """
-    reader = ChainReader(connection)
-    deployment_id = reader.deployment_id()
-    heads = reader.known_heads()
-    provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
+    with connect(dsn, autocommit=True) as connection:
+        deployment_id, heads = _begin(connection)
+    if since is not None:
+        if since.deployment_id != deployment_id:
+            raise UsageError(
+                f"the earlier verification was of deployment {since.deployment_id}",
+                f"This one is {deployment_id}. Leave --since out.",
+            )
+        if root_key not in (None, since.root_key):
+            raise UsageError(
+                "the earlier verification rests on another root key",
+                "It proves nothing under this one. Leave --since out.",
+            )
+        root_key = since.root_key
+    earlier = {} if since is None else since.chains
     read = 0
-    total = sum(head.seq for head in heads.values()) if tenant is None else None
+    total = _total(heads, earlier) if tenant is None else None
 
     def page_read(rows: int) -> None:
         nonlocal read
         read += rows
         progress(read, total)
 
-    verdicts = [_prove(provider, deployment_id, reader, heads, page_read)]
-    if verdicts[0].ok and tenant != provider.tenant:
-        chosen = [t for t in provider.tenants if tenant in (None, t.name)]
-        if tenant is not None and not chosen:
-            raise UsageError(
-                f"the provider chain never created a tenant {tenant!r}",
-                f"It created: {', '.join(t.name for t in provider.tenants) or 'none'}.",
+    provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
+    processes = _processes(jobs, heads, tenant, segment_rows)
+    with Pages(dsn) as pages, Workers(dsn, processes) as workers:
+        head = heads.get(deployment_id, _UNKNOWN)
+        provider.proved_before = earlier.get(provider.tenant)
+        pages.prove(provider, head.journal, page_read)
+        verdicts = [_verdict(provider, head)]
+        if verdicts[0].ok and tenant != provider.tenant:
+            chosen = [t for t in provider.tenants if tenant in (None, t.name)]
+            if tenant is not None and not chosen:
+                raise UsageError(
+                    f"the provider chain never created a tenant {tenant!r}",
+                    f"It created: {', '.join(t.name for t in provider.tenants) or 'none'}.",
+                )
+            known = [heads.get(t.tenant_id, _UNKNOWN) for t in chosen]
+            assert provider.key_ring is not None
+            plan = Plan(
+                [
+                    _stretch(pages, t, k, earlier.get(t.name))
+                    for t, k in zip(chosen, known, strict=True)
+                ],
+                provider.deployment_id,
+                provider.key_ring,
+                segment_rows,
             )
-        for created in chosen:
-            subject = Tenant(created, provider)
-            verdicts.append(_prove(subject, created.tenant_id, reader, heads, page_read))
-        if tenant is None:
-            declared = {deployment_id, *(t.tenant_id for t in provider.tenants)}
-            verdicts += [never_created(t) for t in sorted(heads) if t not in declared]
-    root = next(iter(provider.key_ring.values()), None)
+            proofs = workers.prove(plan, pages, page_read)
+            verdicts += [_verdict(plan.joined(i, proofs), known[i]) for i in range(len(chosen))]
+            if tenant is None:
+                declared = {deployment_id, *(t.tenant_id for t in provider.tenants)}
+                verdicts += [never_created(t) for t in sorted(heads) if t not in declared]
+    root = None if provider.key_ring is None else provider.key_ring.root
     return Verified(tuple(verdicts), root, deployment_id)
 
 
-def _prove(
-    chain: Chain,
-    tenant_id: str,
-    reader: ChainReader,
-    heads: dict[str, KnownHead],
-    page_read: Callable[[int], None],
-) -> Verdict:
-    # Before the rows: the chain may grow meanwhile. A tenant not known yet is new or is gone.
-    known = heads.get(tenant_id) or reader.known_heads().get(tenant_id)
-    verify_rows(chain, reader.chain(tenant_id, page_read))
-    chain.expect_head(known.seq if known else 0, "the outbox")
+def _begin(connection: psycopg.Connection[TupleRow]) -> tuple[str, dict[str, KnownHead]]:
+    """Return the deployment's id and {tenant id: what is known of its chain's end}."""
+
+    def rows(query: str, *parameters: Any) -> list[dict[str, Any]]:
+        try:
+            with connection.cursor(row_factory=dict_row) as cursor:
+                return cursor.execute(query.encode(), parameters).fetchall()
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+
+    text = str(rows("select oml.deployment_id()")[0]["deployment_id"])
+    try:
+        deployment_id = str(uuid.UUID(text))
+    except ValueError:
+        raise OmlError(
+            f"oml.setting names the deployment {text!r}, which is no id",
+            "It was changed behind OML's back: nothing can be verified until it is put back.",
+        ) from None
+    # Who may know heads may still not read rows: ask here, where the server's hint is not lost.
+    rows("select from oml.chain_rows(%s, 0, 0)", deployment_id)
+    return deployment_id, {
+        row["tenant_id"]: KnownHead(row["name"], row["chain_seq"], row["journal_seq"])
+        for row in rows("select * from oml.known_heads()")
+    }
+
+
+def _total(heads: Mapping[str, KnownHead], earlier: Mapping[str, tuple[int, bytes]]) -> int:
+    proved = {name: events for name, (events, _) in earlier.items() if name != "provider"}
+    return sum(max(0, head.journal - proved.get(head.name or "", 0)) for head in heads.values())
+
+
+def _processes(
+    jobs: int | None, heads: Mapping[str, KnownHead], tenant: str | None, segment_rows: int
+) -> int:
+    """Return how many processes are worth starting beside this one."""
+    if jobs is None:
+        jobs = len(os.sched_getaffinity(0))
+    chosen = [h for h in heads.values() if h.name != "provider" and tenant in (None, h.name)]
+    segments = -(-sum(max(0, h.journal) for h in chosen) // segment_rows)
+    return max(0, min(jobs, segments) - 1)
+
+
+def _stretch(
+    pages: Pages, created: Created, known: KnownHead, earlier: tuple[int, bytes] | None
+) -> Stretch:
+    """Say what to prove: all, or what follows an earlier proof whose last event is still there."""
+    if earlier is not None:
+        seq, head = earlier
+        if pages.digest(created.tenant_id, seq) == head:
+            return Stretch(created, seq, head, max(seq, known.journal))
+    return Stretch(created, 0, GENESIS_PREV, known.journal, earlier)
+
+
+def _verdict(chain: Chain, known: KnownHead) -> Verdict:
+    chain.expect_head(known.outbox, "the outbox")
+    if isinstance(chain.key_ring, KeyRing):
+        chain.expect_head(chain.key_ring.reached(chain.tenant_uuid), "a rotation of the key")
+    if chain.proved_before is not None:
+        chain.expect_head(chain.proved_before[0], "an earlier verification")
     verdict = chain.verdict()
-    if verdict.ok and (known is None or known.name != chain.tenant):
+    if verdict.ok and known.name != chain.tenant:
         return unlisted(chain.tenant)
     return verdict
