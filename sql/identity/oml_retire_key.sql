@@ -18,11 +18,11 @@ begin
   where encode(k.kid, 'hex') = lower(oml_retire_key.kid);
   if found_key.kid is null then
     raise exception using
-      errcode = 'OM095', message = format('no key %L was issued', oml_retire_key.kid),
+      errcode = 'OM125', message = format('no key %L was issued', oml_retire_key.kid),
       hint = 'oml keys list shows them all; a kid has 16 hex digits.';
   elsif found_key.kid = in_force then
     raise exception using
-      errcode = 'OM096', message = format('key %s signs for the deployment', oml_retire_key.kid),
+      errcode = 'OM126', message = format('key %s signs for the deployment', oml_retire_key.kid),
       hint = 'It is retired when another takes its place: select oml_rotate_signing_key(…).';
   elsif found_key.retired_seq is not null then
     return false;

@@ -18,11 +18,11 @@ begin
     perform oml.refuse_read_only();
   elsif current_setting('transaction_isolation') <> 'read committed' then
     raise exception using
-      errcode = 'OM099', message = format('a rotation in a transaction that is %s', current_setting('transaction_isolation')),
+      errcode = 'OM129', message = format('a rotation in a transaction that is %s', current_setting('transaction_isolation')),
       hint = 'It must see what others committed while it waited: begin it READ COMMITTED.';
   elsif kid !~ '^[0-9a-f]{16}$' then
     raise exception using
-      errcode = 'OM095', message = format('no key %L was issued', kid),
+      errcode = 'OM125', message = format('no key %L was issued', kid),
       hint = 'oml keys list shows them all; a kid has 16 hex digits.';
   end if;
   select coalesce(oml_rotate_signing_key.signer, s.value) into new_signer from oml.setting s where s.name = 'signer';

@@ -24,18 +24,18 @@ begin
     perform from oml.chain_head h where h.chain_no > 0 order by h.chain_no for update;
   exception when lock_not_available then
     raise exception using
-      errcode = 'OM089', message = 'a transaction holds a chain: nothing was rotated',
+      errcode = 'OM119', message = 'a transaction holds a chain: nothing was rotated',
       hint = 'It appended and has not ended for 10 s. Look for it in pg_stat_activity (idle in transaction), then rotate again.';
   end;
 
   select k.purpose, k.retired_seq into known from oml.key k where k.kid = new_kid;
   if new_kid = old_kid then
     raise exception using
-      errcode = 'OM097', message = format('key %s signs already', encode(new_kid, 'hex')),
+      errcode = 'OM127', message = format('key %s signs already', encode(new_kid, 'hex')),
       hint = 'Give the signer that holds the new key, or its kid.';
   elsif known.retired_seq is not null or known.purpose = 'writer' then
     raise exception using
-      errcode = 'OM098', message = format('key %s cannot sign: %s', encode(new_kid, 'hex'), case when known.retired_seq is null then 'it is a writer key' else 'it was retired' end),
+      errcode = 'OM128', message = format('key %s cannot sign: %s', encode(new_kid, 'hex'), case when known.retired_seq is null then 'it is a writer key' else 'it was retired' end),
       hint = 'Make a new one with oml keys generate.';
   elsif known.purpose is null then
     perform oml.issue_key(public_key, 'signing');

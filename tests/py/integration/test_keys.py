@@ -170,7 +170,7 @@ def test_a_rotation_needs_read_committed(system: System, level: IsolationLevel) 
     rotator.isolation_level = level
     with pytest.raises(psycopg.Error) as refused:
         value(rotator, ROTATE, make_key(system, "second")[0])
-    assert refused.value.sqlstate == "OM099"
+    assert refused.value.sqlstate == "OM129"
 
 
 def test_a_rotation_does_not_freeze_the_deployment_for_one_open_append(system: System) -> None:
@@ -183,7 +183,7 @@ def test_a_rotation_does_not_freeze_the_deployment_for_one_open_append(system: S
         append(app, 1, "acme")  # waits until the rotation has given up
         with pytest.raises(psycopg.Error) as given_up:
             rotation.result(PATIENCE_S)
-    assert given_up.value.sqlstate == "OM089"
+    assert given_up.value.sqlstate == "OM119"
     holder.commit()
     assert set(kids(system, "acme") + kids(system, "globex")) == {root(system)}
     expect_verified(system)
@@ -275,7 +275,7 @@ def test_rotations_under_writers_lose_nothing_and_break_no_chain(system: System)
     [
         ("file:/nowhere/second.key", "OM030"),
         ("ftp:/second.key", "OM036"),
-        (None, "OM097"),
+        (None, "OM127"),
     ],
 )
 def test_a_signer_that_cannot_take_over_changes_nothing(
@@ -296,7 +296,7 @@ def test_a_retired_key_does_not_come_back(system: System) -> None:
     value(system.superuser, ROTATE, make_key(system, "second")[0])
     with pytest.raises(psycopg.Error) as refused:
         value(system.superuser, ROTATE, first)
-    assert refused.value.sqlstate == "OM098"
+    assert refused.value.sqlstate == "OM128"
     with pytest.raises(psycopg.Error) as refused:
         system.superuser.execute("select oml_configure('signer', %s)", (first,))
         append(app)
@@ -318,12 +318,12 @@ def test_keys_on_the_command_line(system: System, tmp_path: Path) -> None:
     whose = ("--tenant", "acme", "--principal", "app")
     issued = oml("issue", str(made["public_key"]), *whose)
     assert issued["kid"] == made["kid"] and issued["purpose"] == "writer"
-    assert oml("issue", str(made["public_key"]), *whose, status=2)["sqlstate"] == "OM094"
+    assert oml("issue", str(made["public_key"]), *whose, status=2)["sqlstate"] == "OM124"
     assert oml("issue", "ab", *whose, status=2)["sqlstate"] is None
     nobody = ("--tenant", "acme", "--principal", "nobody")
-    assert oml("issue", "ab" * 32, *nobody, status=2)["sqlstate"] == "OM093"
-    assert oml("issue", "ab" * 32, status=2)["sqlstate"] == "OM092"
-    assert oml("issue", "ab" * 32, "--purpose", "root", status=2)["sqlstate"] == "OM091"
+    assert oml("issue", "ab" * 32, *nobody, status=2)["sqlstate"] == "OM123"
+    assert oml("issue", "ab" * 32, status=2)["sqlstate"] == "OM122"
+    assert oml("issue", "ab" * 32, "--purpose", "root", status=2)["sqlstate"] == "OM121"
     standby = oml("issue", "cd" * 32, "--purpose", "signing")
     assert oml("retire", str(standby["kid"])) == {
         "kid": standby["kid"],
@@ -331,10 +331,10 @@ def test_keys_on_the_command_line(system: System, tmp_path: Path) -> None:
         "retired_before": False,
     }
     assert oml("retire", str(standby["kid"]))["retired_before"] is True
-    assert oml("retire", "0" * 16, status=2)["sqlstate"] == "OM095"
+    assert oml("retire", "0" * 16, status=2)["sqlstate"] == "OM125"
     signer, second = make_key(system, "second")
     assert oml("rotate-signing", "--signer", signer)["kid"] == second
-    assert oml("retire", second, status=2)["sqlstate"] == "OM096"
+    assert oml("retire", second, status=2)["sqlstate"] == "OM126"
     listed = oml("list")["keys"]
     assert isinstance(listed, list)
     assert [(k["kid"], k["purpose"], k["state"], k["principal"]) for k in listed] == [
