@@ -16,7 +16,7 @@ help:
 	@echo 'make docs     write the generated pages of docs/reference'
 	@echo 'make test     lint, pgTAP and pytest, and the docs are up to date'
 	@echo 'make lint     ruff, mypy, and SQL that parses'
-	@echo 'make bench    run the benchmarks in bench/'
+	@echo 'make bench    run the benchmarks in bench/; make bench-signer runs one'
 	@echo 'make clean    remove what was built here; installed files and data stay'
 
 setup:
@@ -46,6 +46,9 @@ lint: setup
 bench: install
 	@[ -n "$(wildcard bench/bench_*.py)" ] || echo 'There are no benchmarks yet.'
 	@for bench in $(wildcard bench/bench_*.py); do echo "== $$bench"; $(BIN)/python $$bench || exit; done
+
+bench-%: install
+	@$(BIN)/python bench/bench_$*.py
 
 clean:
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

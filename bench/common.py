@@ -1,0 +1,168 @@
+"""What the benchmarks share: a private server, pgbench, pairs of runs and one way to report.
+
+Every benchmark compares two ways of doing one thing, A and B, on this machine at this time; its
+figure is a ratio. METHOD.md says why.
+"""
+
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oml.dev import programs, up
+from oml.dev.cluster import Cluster, Setting
+
+RESULTS = Path(__file__).parent / "results"
+PAIRS = 5
+
+_TPS = re.compile(r"^tps = ([0-9.]+) \(without initial connection time\)$", re.MULTILINE)
+_FAILED = re.compile(r"^number of failed transactions: (\d+)", re.MULTILINE)
+
+
+class Pair(NamedTuple):
+    """What A and B reached in one pair of runs, each in its own unit a second."""
+
+    a: float
+    b: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast A was."""
+        return self.a / self.b
+
+
+@contextmanager
+def server(options: Mapping[str, Setting] | None = None) -> Iterator[tuple[up.DevSystem, Cluster]]:
+    """Run a whole system of its own, with fsync on, and remove it at the end.
+
+    ``options`` goes into postgresql.conf. The system has tenant acme and login ``dev``, who may
+    append to it; its key is a file that the server's OS user reads.
+    """
+    with tempfile.TemporaryDirectory(prefix="oml-bench-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)  # the server's user must enter it
+        try:
+            system = up.up(directory / "system", options=options)
+            yield system, Cluster(directory / "system")
+        finally:
+            if (directory / "system" / "dev.json").exists():
+                up.down(directory / "system", destroy=True)
+
+
+def pgbench(
+    dsn: str, script: str, clients: int, seconds: int, variables: Mapping[str, object] | None = None
+) -> float:
+    """Run a pgbench script with prepared statements; return transactions a second.
+
+    The time to connect does not count. Raises RuntimeError if pgbench fails or any transaction
+    did.
+    """
+    defined = [f"--define={name}={value}" for name, value in (variables or {}).items()]
+    done = subprocess.run(
+        [
+            *(programs.find().path("pgbench"), "--no-vacuum", "--protocol=prepared"),
+            *(f"--client={clients}", f"--jobs={min(clients, os.cpu_count() or 1)}"),
+            *(f"--time={seconds}", "--file=/dev/stdin", *defined, dsn),
+        ],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tps, failed = _TPS.search(done.stdout), _FAILED.search(done.stdout)
+    if done.returncode != 0 or tps is None or failed is None or failed[1] != "0":
+        raise RuntimeError(f"pgbench failed: {done.stderr.strip()}\n{done.stdout}")
+    return float(tps[1])
+
+
+def pairs(a: Callable[[], float], b: Callable[[], float], n: int = PAIRS) -> list[Pair]:
+    """Run A and B by turns, ``n`` times each, and return what each pair reached.
+
+    Both are run once before, uncounted, so that caches are filled. Which one goes first alternates:
+    what a run leaves behind then weighs on both.
+    """
+    a()
+    b()
+    found = []
+    for number in range(n):
+        if number % 2 == 0:
+            first = a()
+            pair = Pair(first, b())
+        else:
+            second = b()
+            pair = Pair(a(), second)
+        found.append(pair)
+        print(
+            f"pair {number + 1} of {n}: A {pair.a:.1f}/s, B {pair.b:.1f}/s, ratio {pair.ratio:.3f}",
+            file=sys.stderr,
+        )
+    return found
+
+
+def ratio(found: list[Pair]) -> float:
+    """Return the figure of a benchmark: the median of the pairs' ratios."""
+    return statistics.median(pair.ratio for pair in found)
+
+
+def write_result(name: str, result: Mapping[str, Any]) -> None:
+    """Keep a result with the machine it was had on in ``results/NAME.json``, and print it.
+
+    ``result`` has the benchmark's key with its figure, and what else explains it. It is printed as
+    one JSON line, the last of the output.
+    """
+    whole = {**result, "machine": machine()}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=2) + "\n")
+    print(json.dumps(whole))
+
+
+def finish(
+    name: str, key: str, found: list[Pair], required: float, more: Mapping[str, Any] | None = None
+) -> int:
+    """Write the result of pairs of runs; return the exit status: 1 if it is short of ``required``.
+
+    ``more`` is added to the result, such as the number of clients.
+    """
+    figure = ratio(found)
+    write_result(
+        name,
+        {
+            key: round(figure, 3),
+            "required": required,
+            "ratios": [round(pair.ratio, 3) for pair in found],
+            "a_per_s": [round(pair.a, 1) for pair in found],
+            "b_per_s": [round(pair.b, 1) for pair in found],
+            **(more or {}),
+        },
+    )
+    if figure < required:
+        print(f"{key} is {figure:.3f}, short of {required}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine and how busy it is now."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "cpu": _cpu(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
