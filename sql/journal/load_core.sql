@@ -35,7 +35,7 @@ if name not in sys.modules:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
-        for part in ('cbor', 'cose', 'envelope', 'keys', 'seal', 'chain'):
+        for part in ('cbor', 'cose', 'envelope', 'keys', 'wire', 'signer', 'seal', 'chain'):
             importlib.import_module(f'{name}.{part}')
     except BaseException:
         for part in [m for m in sys.modules if m == name or m.startswith(name + '.')]:

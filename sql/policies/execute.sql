@@ -31,7 +31,7 @@ grant execute on function
 to oml_fleet;
 grant execute on function oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint) to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.signer_public_key(text), oml.read_signer(text), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
+  oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(), oml.refuse_read_only(), oml.require_genesis(),
   oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.enqueue()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
