@@ -157,7 +157,7 @@ class FileSigner:
 
     def unwrap(self, kek: str, wrapped: bytes, aad: bytes) -> bytes:
         """See Signer. Raises OM098 for a KEK that is not there, OM099 for other bytes."""
-        require_kek(kek, wrapped[: wire.MAX_SECRET_BYTES], aad)
+        require_kek(kek, b"", aad)
         try:
             secret = self._kek(kek)
         except FileNotFoundError:
@@ -183,12 +183,14 @@ class FileSigner:
             raise
         except OSError as error:
             raise _bad_kek(path, error.strerror or str(error)) from None
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
+        try:
+            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise _bad_kek(path, "it is not a regular file")
             _require_private(path, status, self._forbidden)
-            secret = file.read(_KEK_BYTES + 1)
+            secret = os.read(descriptor, _KEK_BYTES + 1)
+        finally:
+            os.close(descriptor)
         if len(secret) != _KEK_BYTES:
             raise _bad_kek(path, f"it does not have {_KEK_BYTES} bytes")
         return secret
@@ -291,7 +293,7 @@ class UnixSigner:
         protected = cose.protected_header(envelope.CONTENT_TYPE, kid)
         message = cose.Sign1(kid, protected, payload, signature)
         if len(signature) != cose.SIGNATURE_BYTES or not cose.verify(message, public_key):
-            self._close()
+            self.close()
             raise self._nonsense("its signature is not that of the key it was asked for")
         return signature
 
@@ -303,7 +305,7 @@ class UnixSigner:
 
     def unwrap(self, kek: str, wrapped: bytes, aad: bytes) -> bytes:
         """See Signer."""
-        require_kek(kek, wrapped[: wire.MAX_SECRET_BYTES], aad)
+        require_kek(kek, b"", aad)
         until = _clock() + self._deadline_s
         return self._call(wire.wrapping(wire.UNWRAP, kek, wrapped, aad), until)
 
@@ -343,17 +345,17 @@ class UnixSigner:
                 )
             return wire.read_answer(body)
         except wire.ProtocolError as error:
-            self._close()
+            self.close()
             raise self._nonsense(str(error)) from None
         except TimeoutError:
-            self._close()
+            self.close()
             raise keys.SignerError(
                 "OM092",
                 f"the signer at {self._path} did not answer within {self._deadline_s} s",
                 "Nothing was stored. Look at omld's log and load; the next append asks it again.",
             ) from None
         except OSError as error:
-            self._close()
+            self.close()
             raise keys.SignerError(
                 "OM090",
                 f"the signer at {self._path} cannot be reached: {error.strerror or error}",
@@ -396,7 +398,7 @@ class UnixSigner:
             return received[wire.LENGTH_BYTES :]
         finally:
             if not done:
-                self._close()
+                self.close()
 
     def _connect(self, until: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -412,7 +414,8 @@ class UnixSigner:
             connection.close()
             raise
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the connection, if there is one. The next call makes another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
