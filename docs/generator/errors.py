@@ -38,6 +38,14 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The signing key's file does not hold a key.",
         ("signing key … is not a regular file", "… does not hold an Ed25519 private key"),
     ),
+    "OM090": (
+        "omld is not there.",
+        ("the signer at … cannot be reached", "the signer at … closed the connection"),
+    ),
+    "OM093": (
+        "The signer takes no such message.",
+        ("a message of … bytes is too long", "omld refuses the message"),
+    ),
     "OM070": (
         "What the database holds already is not safe to install on.",
         ("role %s already exists", "oml_owner, oml_kernel or", "schema oml exists"),

@@ -552,7 +552,7 @@ NONSENSE: dict[str, Reply] = {
     "a huge frame": sends(b"\xff\xff\xff\xff\x01\x00"),
     "two answers": sends(wire.answer(bytes(64)) * 2),
     "text": sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-    "a refusal of another class": sends(wire.refusal("40001", "go on", "")),
+    "a refusal of another class": sends(wire.refusal(keys.SignerError("40001", "go on", ""))),
     "a refusal cut short": sends(b"\0\0\0\x07\x01\x01OM091"),
 }
 
@@ -579,7 +579,7 @@ def test_keys_of_another_do_not_sign_for_the_one_asked_for(path: Path) -> None:
 
 def test_a_refusal_is_raised_as_it_was_sent(path: Path) -> None:
     client = client_at(path)
-    with listening(path, sends(wire.refusal("OM091", "not\0 you", "Żaden"))):
+    with listening(path, sends(wire.refusal(keys.SignerError("OM091", "not\0 you", "Żaden")))):
         error = refused(client.public_keys, "OM091")
         assert (error.message, error.hint) == ("not you", "Żaden")
 
@@ -628,7 +628,7 @@ def test_bytes_of_any_kind_are_read_or_refused_and_nothing_else(body: bytes) -> 
 
 
 def test_a_refusal_with_very_long_texts_still_fits() -> None:
-    frame = wire.refusal("OM093", "é" * 100_000, "h" * 100_000)
+    frame = wire.refusal(keys.SignerError("OM093", "é" * 100_000, "h" * 100_000))
     assert len(frame) < wire.MAX_ANSWER_BYTES
     with pytest.raises(keys.SignerError) as caught:
         wire.read_answer(frame[4:])

@@ -63,12 +63,11 @@ def answer(content: bytes) -> bytes:
     return _frame(bytes((VERSION, _DONE)), content)
 
 
-def refusal(sqlstate: str, message: str, hint: str) -> bytes:
+def refusal(error: keys.SignerError) -> bytes:
     """Return the whole frame of a refusal. Long texts are cut."""
-    text, more = (part.encode("utf-8", "replace")[:2000] for part in (message, hint))
-    return _frame(
-        bytes((VERSION, _REFUSED)), sqlstate.encode(), _WRAP_HEAD.pack(len(text)), text, more
-    )
+    text, more = (part.encode("utf-8", "replace")[:2000] for part in (error.message, error.hint))
+    head = bytes((VERSION, _REFUSED)) + error.sqlstate.encode()
+    return _frame(head, _WRAP_HEAD.pack(len(text)), text, more)
 
 
 def _frame(*parts: bytes) -> bytes:

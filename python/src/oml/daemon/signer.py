@@ -43,7 +43,6 @@ _SOCKET_MODE = 0o666
 _LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its NUL
 _PEER = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _PR_SET_DUMPABLE = 4
-_VAULT_AWAY = "OM100"
 
 
 @dataclass
@@ -134,10 +133,7 @@ def open_key(url: str) -> Signer:
             raise SetupError(
                 "keys in Vault need the package hvac", "pip install 'oml[vault]'"
             ) from None
-        try:
-            return VaultSigner(url)
-        except keys.SignerError as error:
-            raise UsageError(error.message, error.hint) from None
+        return VaultSigner(url)
     raise UsageError(
         f"signer_keys names {url!r}, which is not understood",
         "Use file: and an absolute path, or vault:, a transit engine's mount, / and a key's name.",
@@ -151,13 +147,13 @@ class Keyring:
         self._providers = [open_key(url) for url in urls]
 
     def look(self) -> None:
-        """Name the keys in the log. Raises SetupError for one that only a person can mend."""
+        """Name the keys in the log. Raises SetupError for a file; Vault may come back."""
         for provider in self._providers:
             try:
                 for kid in provider.public_keys():
                     log.info("holding key %s", kid.hex())
             except keys.SignerError as error:
-                if error.sqlstate != _VAULT_AWAY:
+                if isinstance(provider, FileSigner):
                     raise SetupError(error.message, error.hint) from None
                 log.warning("%s (%s)", error.message, error.hint)
 
@@ -322,23 +318,23 @@ class Server:
             )
             if uid not in self.users:
                 self.say(("uid", uid), f"refused uid {uid} (pid {pid})")
-                refuse(
-                    connection,
+                error = keys.SignerError(
                     "OM091",
                     f"omld does not serve uid {uid}",
                     "Add the OS user of the database server to signer_users of omld.",
                 )
+                refuse(connection, error)
                 return
             with self._lock:
                 full = len(self._connections) >= self.most_connections
             if full:
                 self.say("full", f"refused a connection: there are {self.most_connections}")
-                refuse(
-                    connection,
+                error = keys.SignerError(
                     "OM101",
                     f"omld serves {self.most_connections} connections already",
                     "Raise signer_connections of omld above max_connections of the database.",
                 )
+                refuse(connection, error)
                 return
             thread = threading.Thread(
                 target=self._converse, args=(connection, uid), name=f"uid {uid}", daemon=True
@@ -346,8 +342,10 @@ class Server:
             with self._lock:
                 self._connections[connection] = thread
             thread.start()
-        except OSError as error:
-            self.say("receive", f"a connection was lost at once: {error.strerror}")
+        except (OSError, RuntimeError) as error:  # it went away, or there can be no more threads
+            self.say("receive", f"a connection cannot be served: {error}")
+            with self._lock:
+                self._connections.pop(connection, None)
             connection.close()
 
     def _converse(self, connection: socket.socket, uid: int) -> None:
@@ -377,16 +375,20 @@ class Server:
                 return wire.answer(wrapper.wrap(kek, secret, aad))
             return wire.answer(wrapper.unwrap(kek, secret, aad))
         except (wire.ProtocolError, cbor.MalformedError) as error:
-            self.say(("message", uid), f"refused a message of uid {uid}: {error}")
-            return wire.refusal(
-                "OM093",
-                f"omld refuses the message: {error}",
-                "It signs well-formed events of its own deployment and nothing else. Compare its "
-                "deployment_id with select oml.deployment_id(), and the versions of both sides.",
-            )
+            return wire.refusal(self.malformed(str(error), uid))
         except keys.SignerError as error:
             self.say((error.sqlstate, error.message), error.message)
-            return wire.refusal(error.sqlstate, error.message, error.hint)
+            return wire.refusal(error)
+
+    def malformed(self, reason: str, uid: int) -> keys.SignerError:
+        """Log a message that is refused, and return the refusal."""
+        self.say(("message", uid), f"refused a message of uid {uid}: {reason}")
+        return keys.SignerError(
+            "OM093",
+            f"omld refuses the message: {reason}",
+            "It signs well-formed events of its own deployment and nothing else. Compare its "
+            "deployment_id with select oml.deployment_id(), and the versions of both sides.",
+        )
 
     def _sign(self, content: bytes) -> bytes:
         """Sign an event. Raises cbor.MalformedError for anything that is not one of ours."""
@@ -450,17 +452,11 @@ class Conversation:
             received += part
 
     def _refuse(self, reason: str) -> None:
-        self.server.say(("message", self.uid), f"refused a message of uid {self.uid}: {reason}")
-        refuse(
-            self.connection,
-            "OM093",
-            f"omld refuses the message: {reason}",
-            "Check that both sides are of one version.",
-        )
+        refuse(self.connection, self.server.malformed(reason, self.uid))
 
 
-def refuse(connection: socket.socket, sqlstate: str, message: str, hint: str) -> None:
+def refuse(connection: socket.socket, error: keys.SignerError) -> None:
     """Send a refusal unasked, if the other side takes it at once, and close."""
     with connection, contextlib.suppress(OSError):
         connection.settimeout(0)
-        connection.send(wire.refusal(sqlstate, message, hint), socket.MSG_NOSIGNAL)
+        connection.send(wire.refusal(error), socket.MSG_NOSIGNAL)

@@ -19,6 +19,7 @@ import requests
 from hvac import exceptions
 
 from oml.core import cose, envelope, keys, signer
+from oml.errors import UsageError
 
 TIMEOUT_S = 1.0
 """Seconds to connect and seconds to wait for an answer, within a client's own deadline."""
@@ -29,14 +30,16 @@ _KEK_TYPE = "chacha20-poly1305"
 
 
 class VaultSigner:
-    """A transit key. May be used by several threads at once. See oml.core.signer.Signer."""
+    """A transit key. May be used by several threads at once. See oml.core.signer.Signer.
+
+    Raises UsageError for a URL that is not understood.
+    """
 
     def __init__(self, url: str) -> None:
         named = _URL.fullmatch(url)
         if named is None:
-            raise keys.SignerError(
-                "OM036",
-                f"signer {url!r} is not understood",
+            raise UsageError(
+                f"signer_keys names {url!r}, which is not understood",
                 "Use vault:, the mount of a transit engine, a slash and the name of a key in it.",
             )
         self._url = url
