@@ -49,7 +49,7 @@ class Bao:
         self.client: Any = hvac.Client(url=self.address, token=TOKEN)
 
     def prepare(self) -> None:
-        """Wait until it is there, and make the engine and an Ed25519 key ``oml``."""
+        """Wait until it is there, and make the engine and an Ed25519 key ``journal``."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             assert self.process.poll() is None, (self.directory / "bao.log").read_text()
@@ -60,7 +60,7 @@ class Bao:
                 assert time.monotonic() < deadline
             time.sleep(0.05)
         self.client.sys.enable_secrets_engine("transit")
-        self.client.secrets.transit.create_key(name="oml", key_type="ed25519")
+        self.client.secrets.transit.create_key(name="journal", key_type="ed25519")
 
     def end(self) -> None:
         """End it."""
@@ -98,12 +98,12 @@ def proved(kid: bytes, signature: bytes, public_key: bytes) -> bool:
 
 
 def test_each_version_of_a_transit_key_signs_under_its_own_kid(bao: Bao) -> None:
-    signer = VaultSigner("vault:transit/oml")
+    signer = VaultSigner("vault:transit/journal")
     ((first, public_key),) = signer.public_keys().items()
     assert proved(first, signer.sign(first, PAYLOAD), public_key)
 
-    bao.client.secrets.transit.rotate_key(name="oml")
-    fresh = VaultSigner("vault:transit/oml")
+    bao.client.secrets.transit.rotate_key(name="journal")
+    fresh = VaultSigner("vault:transit/journal")
     held = fresh.public_keys()
     assert len(held) == 2 and held[first] == public_key
     for kid, public in held.items():
@@ -113,10 +113,10 @@ def test_each_version_of_a_transit_key_signs_under_its_own_kid(bao: Bao) -> None
 
 
 def test_an_open_signer_finds_a_new_version_when_it_is_asked_for_it(bao: Bao) -> None:
-    signer = VaultSigner("vault:transit/oml")
+    signer = VaultSigner("vault:transit/journal")
     signer.public_keys()
-    bao.client.secrets.transit.rotate_key(name="oml")
-    new = VaultSigner("vault:transit/oml").public_keys().keys() - signer._versions.keys()
+    bao.client.secrets.transit.rotate_key(name="journal")
+    new = VaultSigner("vault:transit/journal").public_keys().keys() - signer._versions.keys()
     (kid,) = new
     deadline = time.monotonic() + PATIENCE_S
     while kid not in signer.public_keys():
@@ -126,7 +126,7 @@ def test_an_open_signer_finds_a_new_version_when_it_is_asked_for_it(bao: Bao) ->
 
 
 def test_a_data_key_unwraps_with_its_kek_and_additional_data_alone(bao: Bao) -> None:
-    signer = VaultSigner("vault:transit/oml")
+    signer = VaultSigner("vault:transit/journal")
     longest = os.urandom(wire.MAX_SECRET_BYTES)
     for plaintext, aad in ((b"secret", b"aad"), (b"s", b""), (longest, longest)):
         wrapped = signer.wrap(KEK, plaintext, aad)
@@ -140,13 +140,13 @@ def test_a_data_key_unwraps_with_its_kek_and_additional_data_alone(bao: Bao) -> 
     refused(lambda: signer.unwrap(other, wrapped, b"aad"), "OM099")
     for spoilt in (wrapped[:-4], wrapped + b"AAAA", b"garbage", b"", b"\xff", b"vault:v1:"):
         refused(partial(signer.unwrap, KEK, spoilt, b"aad"), "OM099")
-    refused(lambda: signer.wrap("oml", b"secret", b""), "OM096")
-    refused(lambda: signer.unwrap("oml", wrapped, b""), "OM096")
+    refused(lambda: signer.wrap("journal", b"secret", b""), "OM096")
+    refused(lambda: signer.unwrap("journal", wrapped, b""), "OM096")
     refused(lambda: signer.wrap(KEK, longest + b"x", b""), "OM097")
 
 
 def test_a_kek_cannot_leave_the_server(bao: Bao) -> None:
-    VaultSigner("vault:transit/oml").wrap(KEK, b"secret", b"")
+    VaultSigner("vault:transit/journal").wrap(KEK, b"secret", b"")
     made = bao.client.secrets.transit.read_key(name=f"oml-kek-{KEK}")["data"]
     assert made["type"] == "chacha20-poly1305"
     assert made["exportable"] is False and made["allow_plaintext_backup"] is False
@@ -162,7 +162,7 @@ def test_what_is_wrong_with_the_way_to_the_key_is_named(
         refused(VaultSigner(f"vault:transit/{name}").public_keys, "OM100", f"transit/{name}")
     refused(VaultSigner("vault:no/mount/oml").public_keys, "OM100")
     monkeypatch.setenv("VAULT_TOKEN", "another")
-    refused(VaultSigner("vault:transit/oml").public_keys, "OM100", "permission denied")
+    refused(VaultSigner("vault:transit/journal").public_keys, "OM100", "permission denied")
 
 
 def test_a_token_needs_no_more_than_the_policy_in_the_guide(
@@ -173,14 +173,14 @@ def test_a_token_needs_no_more_than_the_policy_in_the_guide(
     bao.client.sys.create_or_update_acl_policy("omld", policy)
     token = bao.client.auth.token.create(policies=["omld"])["auth"]["client_token"]
     monkeypatch.setenv("VAULT_TOKEN", token)
-    signer = VaultSigner("vault:transit/oml")
+    signer = VaultSigner("vault:transit/journal")
     ((kid, public_key),) = signer.public_keys().items()
     assert proved(kid, signer.sign(kid, PAYLOAD), public_key)
     assert signer.unwrap(KEK, signer.wrap(KEK, b"secret", b"a"), b"a") == b"secret"
     refused(lambda: signer.unwrap(KEK.replace(".1", ".2"), b"vault:v1:AAAA", b""), "OM098")
     limited: Any = hvac.Client(url=bao.address, token=token)
     with pytest.raises(hvac.exceptions.Forbidden):
-        limited.secrets.transit.delete_key(name="oml")
+        limited.secrets.transit.delete_key(name="journal")
     limited.adapter.close()
 
 
@@ -189,7 +189,7 @@ def test_omld_signs_with_a_key_that_never_leaves_the_server(
 ) -> None:
     deployment = uuid4()
     daemon = Omld(system, open_dir, deployment)
-    daemon.keys.append("vault:transit/oml")
+    daemon.keys.append("vault:transit/journal")
     daemon.start()
     superuser = system.superuser
     superuser.execute("create database of_vault")
@@ -222,7 +222,7 @@ def test_omld_starts_without_its_server_and_says_so(
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:1")
     monkeypatch.setenv("VAULT_TOKEN", TOKEN)
     daemon = Omld(system, open_dir, uuid4())
-    daemon.keys.append("vault:transit/oml")
+    daemon.keys.append("vault:transit/journal")
     daemon.start()
     with pytest.raises(keys.SignerError) as caught:
         daemon.ask(wire.request(wire.KEYS))

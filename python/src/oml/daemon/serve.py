@@ -11,6 +11,8 @@ from typing import Protocol
 from oml.errors import UsageError
 from oml.settings import Settings
 
+_LOOK_S = 0.2
+
 
 class Role(Protocol):
     """What serve runs."""
@@ -80,7 +82,8 @@ def run(
         finally:
             stop.set()
 
-    # Handlers run in this thread. It never waits on ``stop`` itself, whose lock they would want.
+    # Handlers run in this thread. It never waits on ``stop`` itself, whose lock they would want, and
+    # never without a limit: a library that chains SIGINT lets the wait go on as if nothing came.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     threads = [
@@ -90,7 +93,8 @@ def run(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(_LOOK_S)
     if failures:
         raise failures[0]
     logging.getLogger("oml.serve").info("stopped")
