@@ -39,13 +39,21 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
-    "OM104": (
+    "OM134": (
         "An impersonation is not as it must be.",
         ("an impersonation needs a reason", "an impersonation of %s"),
     ),
     "OM033": (
         "The signing key's file does not hold a key.",
         ("signing key … is not a regular file", "… does not hold an Ed25519 private key"),
+    ),
+    "OM090": (
+        "omld is not there.",
+        ("the signer at … cannot be reached", "the signer at … closed the connection"),
+    ),
+    "OM093": (
+        "The signer takes no such message.",
+        ("a message of … bytes is too long", "omld refuses the message"),
     ),
     "OM060": (
         "The row, or this part of it, is for good.",

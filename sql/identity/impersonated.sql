@@ -21,11 +21,11 @@ begin
   where i.session_id = impersonated.session_id and i.login = session_user;
   if not found then
     raise exception using
-      errcode = 'OM100', message = format('login %I has no impersonation session %s', session_user, session_id),
+      errcode = 'OM130', message = format('login %I has no impersonation session %s', session_user, session_id),
       hint = 'Begin one: select oml_impersonate(tenant => …, principal => …, reason => …).';
   elsif ended_at is not null or expires_at <= clock_timestamp() then
     raise exception using
-      errcode = 'OM101', message = format('impersonation %s has ended', session_id),
+      errcode = 'OM131', message = format('impersonation %s has ended', session_id),
       hint = 'Begin a new one: select oml_impersonate(tenant => …, principal => …, reason => …).';
   end if;
   perform oml.require_impersonator(tenant, principal);
@@ -56,7 +56,7 @@ begin
       and m.login <> session_user and 'append' = any (m.permissions)
   ) then
     raise exception using
-      errcode = 'OM102', message = format('there is no principal %L to impersonate in tenant %L', principal, tenant),
+      errcode = 'OM132', message = format('there is no principal %L to impersonate in tenant %L', principal, tenant),
       hint = 'It must be the principal of another login that may append to the tenant.';
   end if;
   return by_principal;

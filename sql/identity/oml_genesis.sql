@@ -12,7 +12,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  deployment_id uuid := gen_random_uuid();
+  deployment_id uuid;
+  held record;
   root_key bytea;
 begin
   if current_setting('transaction_read_only')::bool then
@@ -36,7 +37,12 @@ begin
       message = format('this database is encoded in %s, not UTF8', current_setting('server_encoding')),
       hint = 'Signed payloads are UTF-8. Create the database with encoding ''UTF8'' template template0.';
   end if;
-  root_key := oml.signer_public_key(coalesce(signer, ''));
+  select s.public_key, s.deployment_id, s.refusal into held from oml.read_signer(signer) s;
+  if held.refusal is not null then
+    perform oml.refuse_signing(held.refusal);
+  end if;
+  root_key := held.public_key;
+  deployment_id := coalesce(held.deployment_id, gen_random_uuid());  -- omld was told its deployment
   perform oml.attach();
 
   insert into oml.setting (name, value) values

@@ -24,11 +24,11 @@ begin
   by_principal := oml.require_impersonator(tenant, principal);
   if octet_length(btrim(reason)) is null or octet_length(btrim(reason)) not between 1 and 512 then
     raise exception using
-      errcode = 'OM104', message = 'an impersonation needs a reason of 1 to 512 bytes',
+      errcode = 'OM134', message = 'an impersonation needs a reason of 1 to 512 bytes',
       hint = 'It is signed into every event made under it: a ticket number, for example.';
   elsif duration is null or duration <= interval '0' or duration > interval '24 hours' then
     raise exception using
-      errcode = 'OM104', message = format('an impersonation of %s', coalesce(duration::text, 'no duration')),
+      errcode = 'OM134', message = format('an impersonation of %s', coalesce(duration::text, 'no duration')),
       hint = 'It lasts up to 24 hours; begin another one then.';
   end if;
   select t.tenant_id into tenant_id from oml.tenant t where t.name = oml_impersonate.tenant;

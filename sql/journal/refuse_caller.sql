@@ -14,7 +14,7 @@ declare
 begin
   if impersonation is not null then
     raise exception using
-      errcode = 'OM103',
+      errcode = 'OM133',
       message = format('impersonation %s is not of that tenant and principal', impersonation),
       hint = 'Leave tenant and principal out: the session says both.';
   end if;
@@ -36,7 +36,7 @@ begin
       hint = format('This login may %s: %s.', may, array_to_string(tenants, ', '));
   elsif principal is not null and principal <> all (principals) then
     raise exception using
-      errcode = 'OM105',
+      errcode = 'OM135',
       message = format('login %I may not act as principal %L', session_user, principal),
       hint = format('It may act as: %s.', array_to_string(principals, ', '));
   elsif tenant is null and cardinality(tenants) > 1 then
@@ -46,7 +46,7 @@ begin
       hint = format('Say which: select oml_use(…), or the argument tenant => …. It may be one of: %s.', array_to_string(tenants, ', '));
   end if;
   raise exception using
-    errcode = 'OM106',
+    errcode = 'OM136',
     message = format('login %I may act as several principals and named none', session_user),
     hint = format('Say as whom, in the same transaction: select oml_use(principal => …). It may be one of: %s.', array_to_string(principals, ', '));
 end

@@ -41,24 +41,17 @@ if core is None:
     plpy.execute('select oml.load_core()')
     core = SD['core'] = sys.modules['_oml_core']
     SD['data_directory'] = os.getcwd()
-try:
-    key, protected = core.seal.signing_key(signer, SD['data_directory'])
-except core.keys.KeyFileError as error:
-    return None, None, None, None, None, [error.sqlstate, error.message, error.hint]
-if key.kid != signing_kid:
-    return None, None, None, None, None, [
-        'OM034',
-        f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
-        'Put the deployment\'s key back: an event signed by another key could never be verified.']
 now = core.envelope.now_us()
 try:
     event_id = core.envelope.uuid7(now // 1000)
-    data, digest = core.seal.seal(key, protected, (
+    data, digest = core.seal.sealer(signer, SD['data_directory'], signing_kid).seal((
         deployment_id, seq, prev_hash, tenant_id, core.envelope.VERSION, artifact_id, now, auth,
         app_version, caused_by, ciphertext_digest, dek_id, entity_id, entity_type, event_id,
         impersonation, invocation_id, operation, pii_class, plaintext_digest,
         payload.encode('utf-8'), principal, subject_id, schema_version, type, artifact_version, writer))
+except core.keys.SignerError as error:
+    return None, None, None, None, None, [error.sqlstate, error.message, error.hint]
 except (OverflowError, ValueError) as error:
     return None, None, None, None, None, ['OM017', f'the event cannot be encoded: {error}', 'Check the payload and the claims.']
-return event_id.hex(), now, key.kid, digest, data, None
+return event_id.hex(), now, signing_kid, digest, data, None
 $python$;

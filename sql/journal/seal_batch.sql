@@ -44,25 +44,17 @@ if core is None:
 def refused(code, message, hint):
     return None, None, None, None, [code, message, hint]
 
-try:
-    key, protected = core.seal.signing_key(signer, SD['data_directory'])
-except core.keys.KeyFileError as error:
-    return refused(error.sqlstate, error.message, error.hint)
-if key.kid != signing_kid:
-    return refused(
-        'OM034',
-        f'signer {signer} holds key {key.kid.hex()}, the deployment signs with {signing_kid.hex()}',
-        'Put the deployment\'s key back: an event signed by another key could never be verified.')
 seq, prev = first_seq, prev_hash
 event_ids, times, hashes, envelopes = [], [], [], []
 try:
+    sealer = core.seal.sealer(signer, SD['data_directory'], signing_kid)
     for (kind, version, payload, pii, operation, app_version, caused_by, invocation, entity_type,
          entity_id, subject) in zip(
             types, schema_versions, payloads, pii_classes, operations, app_versions, caused_bys,
             invocation_ids, entity_types, entity_ids, subject_ids, strict=True):
         now = core.envelope.now_us()
         event_id = core.envelope.uuid7(now // 1000)
-        data, prev = core.seal.seal(key, protected, (
+        data, prev = sealer.seal((
             deployment_id, seq, prev, tenant_id, core.envelope.VERSION, None, now, auth,
             app_version, caused_by, None, None, entity_id, entity_type, event_id,
             impersonation, invocation, operation, pii, None,
@@ -72,6 +64,8 @@ try:
         hashes.append(prev)
         envelopes.append(data)
         seq += 1
+except core.keys.SignerError as error:
+    return refused(error.sqlstate, error.message, error.hint)
 except (OverflowError, ValueError) as error:
     return refused('OM017', f'the event cannot be encoded: {error}', 'Check the payload and the claims.')
 return event_ids, times, hashes, envelopes, None

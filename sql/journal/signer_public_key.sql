@@ -1,7 +1,15 @@
-create function oml.read_signer(signer text, out public_key bytea, out refusal text[])
+-- What a signer holds: the public key of this kid, or the only one there is, and the deployment that a
+-- signer of its own process signs for. As in oml.seal a refusal is returned.
+create function oml.read_signer(
+  signer text,
+  kid bytea default null,
+  out public_key bytea,
+  out deployment_id uuid,
+  out refusal text[]
+)
 returns record
 language plpython3u
-volatile strict
+volatile
 set search_path = pg_catalog, pg_temp
 as $python$
 import os
@@ -10,10 +18,19 @@ import sys
 plpy.execute('select oml.load_core()')
 core = sys.modules['_oml_core']
 try:
-    key, _ = core.seal.signing_key(signer, os.getcwd())
-except core.keys.KeyFileError as error:
-    return None, [error.sqlstate, error.message, error.hint]
-return key.public_key, None
+    provider = core.signer.provider(signer or '', os.getcwd())
+    deployment, held = core.signer.inspect(provider)
+except core.keys.SignerError as error:
+    return None, None, [error.sqlstate, error.message, error.hint]
+if kid is None and len(held) != 1:
+    return None, None, [
+        'OM038', f'signer {signer} holds {len(held)} keys, not one',
+        'A deployment begins with one key: let signer_keys name that one alone until genesis is done.']
+found, = held if kid is None else [kid]
+if found not in held:
+    error = core.signer.other_key(signer, list(held), found)
+    return None, None, [error.sqlstate, error.message, error.hint]
+return held[found], None if deployment is None else str(deployment), None
 $python$;
 
 create function oml.signer_public_key(signer text, kid bytea default null)
@@ -25,11 +42,11 @@ as $$
 declare
   found record;
 begin
-  select s.public_key, s.refusal into found from oml.read_signer(signer) s;
+  select s.public_key, s.refusal into found from oml.read_signer(signer, kid) s;
   if found.refusal is not null then
     perform oml.refuse_signing(found.refusal);
   end if;
   return found.public_key;
 end
 $$;
-comment on function oml.signer_public_key(text, bytea) is 'The 32-byte Ed25519 public key behind a signer; errors OM030 to OM036 name what is wrong with it.';
+comment on function oml.signer_public_key(text, bytea) is 'The 32-byte Ed25519 public key of this kid behind a signer, or of its only key; errors OM030 to OM038 and OM090 to OM094 name what is wrong with it.';

@@ -18,13 +18,13 @@ begin
       hint = 'Settings are signer, lake_url and fence_synchronous_commit.';
   end if;
   if value is null
-    or (name = 'signer' and value !~ '^file:/')
+    or (name = 'signer' and value !~ '^(file|unix):/')
     or (name = 'lake_url' and value !~ '^(file:///|s3://)')
     or (name = 'fence_synchronous_commit' and value not in ('local', 'remote_write', 'on', 'remote_apply'))
   then
     raise exception using
       errcode = 'OM023', message = format('%L is no value for %s', value, name),
-      hint = 'signer: file: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
+      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
   end if;
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;

@@ -209,7 +209,7 @@ select is(
   '{initech,initech}', 'oml_use chooses for the batch'
 );
 select pg_temp.refused(
-  $$ select oml_append_batch('[{"type": "note.added", "tenant": "globex", "payload": {"text": ""}}]') $$, 'OM105',
+  $$ select oml_append_batch('[{"type": "note.added", "tenant": "globex", "payload": {"text": ""}}]') $$, 'OM135',
   'event 1 of the batch: login clerk may not act as principal ''ada''', 'It may act as: clerk.', 'its principal counts in every tenant'
 );
 rollback to before;

@@ -58,7 +58,7 @@ select results_eq(
 -- It is the login's own, for its tenant and principal.
 set session authorization other_support;
 select pg_temp.refused(
-  format('select oml_use(impersonation => %L)', :'session'), 'OM100', format('login other_support has no impersonation session %s', :'session'),
+  format('select oml_use(impersonation => %L)', :'session'), 'OM130', format('login other_support has no impersonation session %s', :'session'),
   'Begin one: select oml_impersonate(%', 'another login cannot use it'
 );
 select pg_temp.refused(
@@ -67,13 +67,13 @@ select pg_temp.refused(
 );
 set session authorization support;
 select pg_temp.refused(
-  format('select oml_use(%L, %L, %L)', tenant, principal, :'session'), 'OM103',
+  format('select oml_use(%L, %L, %L)', tenant, principal, :'session'), 'OM133',
   format('impersonation %s is not of that tenant and principal', :'session'), 'Leave tenant and principal out%', 'it is of one tenant and one principal'
 )
 from (values ('initech', null), (null, 'eve'), ('globex', 'Ada')) r (tenant, principal);
 select oml_use(impersonation => :'session');
 select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'', tenant => ''initech'')', 'OM103',
+  'select oml_append(''note.added'', ''{}'', tenant => ''initech'')', 'OM133',
   format('impersonation %s is not of that tenant and principal', :'session'), 'Leave tenant and principal out%', 'also when an append names another tenant'
 );
 
@@ -83,7 +83,7 @@ reset session authorization;
 select oml_revoke('clerk', 'globex');
 set session authorization support;
 select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'')', 'OM102', 'there is no principal ''ada'' to impersonate in tenant ''globex''', '%',
+  'select oml_append(''note.added'', ''{}'')', 'OM132', 'there is no principal ''ada'' to impersonate in tenant ''globex''', '%',
   'the principal has lost its permission'
 );
 rollback to before;
@@ -98,7 +98,7 @@ rollback to before;
 select is(oml_end_impersonation(:'session'), true, 'it is ended by its login');
 select is(oml_end_impersonation(:'session'), false, 'once');
 select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'')', 'OM101', format('impersonation %s has ended', :'session'), 'Begin a new one%',
+  'select oml_append(''note.added'', ''{}'')', 'OM131', format('impersonation %s has ended', :'session'), 'Begin a new one%',
   'then it is over, also in a transaction that had begun to use it'
 );
 rollback to before;
@@ -116,7 +116,7 @@ insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenan
 values ('00000000-0000-7000-8000-000000000000', 'support', 'x', :'globex', 'globex', 'ada', 'x', now() - interval '2 hours', now() - interval '1 hour');
 set session authorization support;
 select pg_temp.refused(
-  $$ select oml_use(impersonation => '00000000-0000-7000-8000-000000000000') $$, 'OM101',
+  $$ select oml_use(impersonation => '00000000-0000-7000-8000-000000000000') $$, 'OM131',
   'impersonation 00000000-0000-7000-8000-000000000000 has ended', 'Begin a new one%', 'a session ends by itself'
 );
 
@@ -127,18 +127,18 @@ select pg_temp.refused(
 from (values
   ('initech', 'ada', 'why', '1 hour', 'OM004', 'login support lacks the permission operate on tenant ''initech''', 'it takes operate on the tenant'),
   ('nowhere', 'ada', 'why', '1 hour', 'OM004', 'login support lacks the permission operate on tenant ''nowhere''', 'a tenant that does not exist is refused alike'),
-  ('globex', 'eve', 'why', '1 hour', 'OM102', 'there is no principal ''eve'' to impersonate in tenant ''globex''', 'the principal must exist'),
-  ('globex', 'Sue of Support', 'why', '1 hour', 'OM102', 'there is no principal ''Sue of Support'' to impersonate in tenant ''globex''', 'and be another''s'),
-  ('globex', 'ada', null, '1 hour', 'OM104', 'an impersonation needs a reason of 1 to 512 bytes', 'no reason'),
-  ('globex', 'ada', '  ', '1 hour', 'OM104', 'an impersonation needs a reason of 1 to 512 bytes', 'an empty reason'),
-  ('globex', 'ada', repeat('x', 513), '1 hour', 'OM104', 'an impersonation needs a reason of 1 to 512 bytes', 'a long reason'),
-  ('globex', 'ada', 'why', '0 s', 'OM104', 'an impersonation of 00:00:00', 'no time'),
-  ('globex', 'ada', 'why', '25 hours', 'OM104', 'an impersonation of 25:00:00', 'more than a day'),
-  ('globex', 'ada', 'why', null, 'OM104', 'an impersonation of no duration', 'for ever')
+  ('globex', 'eve', 'why', '1 hour', 'OM132', 'there is no principal ''eve'' to impersonate in tenant ''globex''', 'the principal must exist'),
+  ('globex', 'Sue of Support', 'why', '1 hour', 'OM132', 'there is no principal ''Sue of Support'' to impersonate in tenant ''globex''', 'and be another''s'),
+  ('globex', 'ada', null, '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'no reason'),
+  ('globex', 'ada', '  ', '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'an empty reason'),
+  ('globex', 'ada', repeat('x', 513), '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'a long reason'),
+  ('globex', 'ada', 'why', '0 s', 'OM134', 'an impersonation of 00:00:00', 'no time'),
+  ('globex', 'ada', 'why', '25 hours', 'OM134', 'an impersonation of 25:00:00', 'more than a day'),
+  ('globex', 'ada', 'why', null, 'OM134', 'an impersonation of no duration', 'for ever')
 ) r (tenant, principal, reason, duration, code, message, why);
 set session authorization chief;
 select pg_temp.refused(
-  $$ select oml_impersonate('initech', 'ada', 'why') $$, 'OM102', 'there is no principal ''ada'' to impersonate in tenant ''initech''', '%',
+  $$ select oml_impersonate('initech', 'ada', 'why') $$, 'OM132', 'there is no principal ''ada'' to impersonate in tenant ''initech''', '%',
   'who may only audit cannot be impersonated to append'
 );
 select isnt(oml_impersonate('globex', 'ada', 'why'), null::uuid, 'operate on the provider is enough for every tenant');

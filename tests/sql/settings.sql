@@ -1,7 +1,7 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(68);
+select plan(81);
 
 -- OM022.
 select pg_temp.refused(
@@ -17,6 +17,7 @@ select pg_temp.refused(
 )
 from (values
   ('signer', null), ('signer', ''), ('signer', 'file:relative.key'), ('signer', '/etc/oml/signing.key'), ('signer', 'vault:key'),
+  ('signer', 'unix:omld.sock'), ('signer', 'unix:'), ('signer', 'UNIX:/run/oml/omld.sock'), ('signer', 'vault:/transit/oml'),
   ('lake_url', null), ('lake_url', '/srv/lake'), ('lake_url', 'file://host/lake'), ('lake_url', 'http://lake'),
   ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON')
 ) v (name, value);
@@ -24,7 +25,7 @@ from (values
 savepoint before;
 select lives_ok(format('select oml_configure(%L, %L)', name, value), format('%s may be %s', name, value))
 from (values
-  ('signer', 'file:/etc/oml/signing.key'), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'),
+  ('signer', 'unix:/run/oml/omld.sock'), ('signer', 'file:/etc/oml/signing.key'), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'),
   ('fence_synchronous_commit', 'local'), ('fence_synchronous_commit', 'remote_write'),
   ('fence_synchronous_commit', 'on'), ('fence_synchronous_commit', 'remote_apply')
 ) v (name, value);

@@ -1,7 +1,7 @@
 -- The signing key: whatever is wrong with it stops the append, and nothing is ever stored unsigned.
 begin;
 \ir shared/refused.sql
-select plan(98);
+select plan(108);
 
 -- Files as the server's own OS user makes them.
 create function pg_temp.make_directory()
@@ -272,6 +272,31 @@ select pg_temp.refused(
   format('the signer %s is not understood', signer)
 )
 from unnest(array['vault:secret/key', 'file:relative.key', 'file:', '/etc/oml/signing.key', 'FILE:/etc/oml/signing.key', '']) as signer;
+
+-- OM090: omld is asked, and is not there.
+select oml_configure('signer', 'unix:' || :'dir' || '/omld.sock');
+set session authorization clerk;
+select pg_temp.refused(
+  $$ select oml_append('invoice.exported', '{}') $$, 'OM090',
+  format('the signer at %s/omld.sock cannot be reached: No such file or directory', :'dir'),
+  'Start omld on this machine: oml serve --role signer.%', 'a daemon that is not there does not sign'
+);
+reset session authorization;
+select pg_temp.refused(
+  format('select oml.signer_public_key(%L)', 'unix:' || :'dir'), 'OM090',
+  format('the signer at %s cannot be reached: Connection refused', :'dir'), 'Start omld%', 'nor does a directory'
+);
+
+-- A kid names which key is asked for.
+select is(
+  oml.signer_public_key('file:' || :'signer', decode(:'kid', 'hex')), oml.signer_public_key('file:' || :'signer'),
+  'the only key of a signer is that of its kid'
+);
+select pg_temp.refused(
+  format('select oml.signer_public_key(%L, %L)', 'file:' || :'signer', '\x0000000000000000'), 'OM034',
+  format('signer file:%s holds key %s, the deployment signs with 0000000000000000', :'signer', :'kid'),
+  'Put the deployment''s key back%', 'and of no other'
+);
 
 -- OM037: the library that sees the key comes from the system alone.
 select pg_temp.shadow_nacl(:'dir');

@@ -45,7 +45,7 @@ rollback to before;
 -- Chosen.
 set session authorization courier;
 select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'', tenant => ''globex'')', 'OM106',
+  'select oml_append(''note.added'', ''{}'', tenant => ''globex'')', 'OM136',
   'login courier may act as several principals and named none', '%oml_use(principal => …). It may be one of: ada, courier.',
   'a login with several principals must name one'
 );
@@ -55,7 +55,7 @@ select lives_ok($$ select oml_use('globex', 'ada') $$, 'it names both');
 select is(pg_temp.append(), 'globex as ada', 'for what follows');
 select is(pg_temp.append('globex'), 'globex as ada', 'and may repeat the tenant');
 select pg_temp.refused(
-  $$ select oml_append('note.added', '{}', tenant => 'initech') $$, 'OM105', 'login courier may not act as principal ''ada''',
+  $$ select oml_append('note.added', '{}', tenant => 'initech') $$, 'OM135', 'login courier may not act as principal ''ada''',
   'It may act as: courier.', 'the principal counts in every tenant of the transaction'
 );
 select lives_ok($$ select oml_use('initech') $$, 'it may choose again');
@@ -71,13 +71,13 @@ set local oml.principal = 'ada';
 select is(pg_temp.append('globex'), 'globex as ada', 'oml.principal is a request that oml_use made and SET LOCAL may change');
 set local oml.principal = 'Ada, the clerk';
 select pg_temp.refused(
-  $$ select oml_append('note.added', '{}', tenant => 'globex') $$, 'OM105', 'login courier may not act as principal ''Ada, the clerk''',
+  $$ select oml_append('note.added', '{}', tenant => 'globex') $$, 'OM135', 'login courier may not act as principal ''Ada, the clerk''',
   'It may act as: ada, courier.', 'it is checked against the login''s memberships'
 );
 set local oml.impersonation = 'no uuid';
 select throws_ok($$ select oml_append('note.added', '{}', tenant => 'globex') $$, '22P02', null, 'what is no session is none');
 set local oml.impersonation = '00000000-0000-0000-0000-000000000000';
-select throws_ok($$ select oml_append('note.added', '{}', tenant => 'globex') $$, 'OM100', null, 'nor is a made-up one');
+select throws_ok($$ select oml_append('note.added', '{}', tenant => 'globex') $$, 'OM130', null, 'nor is a made-up one');
 rollback to before;
 
 -- Settings of another transaction are not looked at.
@@ -108,8 +108,8 @@ select pg_temp.refused(
 from (values
   ('nowhere', null, 'OM003', 'there is no tenant ''nowhere'' that login courier may use', 'This login may use: acme, globex, initech.'),
   ('provider', null, 'OM003', 'there is no tenant ''provider'' that login courier may use', 'This login may use: acme, globex, initech.'),
-  ('globex', 'eve', 'OM105', 'login courier may not act as principal ''eve''', 'It may act as: ada, courier.'),
-  (null, 'nobody', 'OM105', 'login courier may not act as principal ''nobody''', 'It may act as: ada, courier, eve.')
+  ('globex', 'eve', 'OM135', 'login courier may not act as principal ''eve''', 'It may act as: ada, courier.'),
+  (null, 'nobody', 'OM135', 'login courier may not act as principal ''nobody''', 'It may act as: ada, courier, eve.')
 ) r (tenant, principal, code, message, hint);
 set session authorization drifter;
 select pg_temp.refused(

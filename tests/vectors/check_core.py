@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def load_core(directory: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules["_oml_core"] = module
     spec.loader.exec_module(module)
-    for part in ("cbor", "cose", "envelope", "keys", "seal", "chain"):
+    for part in ("cbor", "cose", "envelope", "keys", "wire", "signer", "seal", "chain"):
         importlib.import_module(f"_oml_core.{part}")
     return module
 
@@ -30,17 +31,24 @@ def load_core(directory: Path) -> Any:
 def main() -> None:
     """Check every vector."""
     core = load_core(Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as directory:
+        check(core, Path(directory) / "signing.key")
+
+
+def check(core: Any, key_file: Path) -> None:
+    """Seal every vector with its key in ``key_file``, decode and verify it."""
     document = json.loads(Path(sys.argv[2]).read_bytes())
     key = core.keys.from_seed(bytes.fromhex(document["seed"]))
     assert key.public_key.hex() == document["public_key"]
-    protected = core.cose.protected_header(core.envelope.CONTENT_TYPE, key.kid)
+    core.keys.write_new(str(key_file), core.keys.to_pem(bytes.fromhex(document["seed"])).encode())
+    sealer = core.seal.sealer(f"file:{key_file}", None, key.kid)
     for vector in document["vectors"]:
         fields = {
             column: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
             for column, value in vector["fields"].items()
         }
         values = tuple(fields.get(f.column) for f in core.envelope.FIELDS)
-        data, digest = core.seal.seal(key, protected, values)
+        data, digest = sealer.seal(values)
         assert data.hex() == vector["envelope"]
         assert digest.hex() == vector["hash"]
         decoded = core.envelope.decode(data)

@@ -4,6 +4,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -39,6 +40,16 @@ class Settings(BaseSettings):
     """Seconds between two looks of the lake writer at the outbox."""
     cut_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
     """Seconds a cut waits for open transactions before it reports who holds it back."""
+    deployment_id: UUID | None = None
+    """The deployment whose events the signer signs."""
+    signer_keys: tuple[str, ...] = ()
+    """Signing keys, file: or vault: URLs; several while one takes another's place."""
+    signer_socket: str = "/run/oml/omld.sock"
+    """Where the signer listens."""
+    signer_users: tuple[str | int, ...] | None = None
+    """OS users, by name or uid, who may ask; None means our own and postgres."""
+    signer_connections: Annotated[int, Field(ge=1, le=100_000)] = 500
+    """Most connections the signer serves at a time; a database backend keeps one."""
 
     @classmethod
     def settings_customise_sources(
@@ -68,7 +79,7 @@ def load() -> Settings:
         known = ", ".join(Settings.model_fields)
         raise UsageError(f"bad setting: {problems}", f"Known settings: {known}.") from None
     except SettingsError as error:
-        hint = "A setting that is a table is given as a JSON object in its OML_ variable."
+        hint = "A setting that is a table or list is given as JSON in its OML_ variable."
         raise UsageError(str(error), hint) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {_file()}: {error}", "It must be a TOML file.") from None

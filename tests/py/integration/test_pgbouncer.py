@@ -297,7 +297,7 @@ def test_two_principals_in_turn_on_one_server_connection(pooled: System, pooler:
         for _ in range(EACH // 2):
             assert chosen(ann, "principal => 'ada'", appends("ann", None)) is None
             assert chosen(bob, "principal => 'eve'", appends("bob", "acme")) is None
-            assert sqlstate_of(bob, appends("bob", None)) == "OM106"
+            assert sqlstate_of(bob, appends("bob", None)) == "OM136"
             assert pid(ann) == pid(bob)
     added = [("acme", PEOPLE, "ada", "ann"), ("acme", PEOPLE, "eve", "bob")]
     assert sorted(stored(pooled)) == sorted(before + added * (EACH // 2))

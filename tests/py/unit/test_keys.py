@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl import bindings
 
-from oml.core import keys, seal
+from oml.core import keys
 
 NOBODY = 65534
 
@@ -393,41 +393,3 @@ def test_of_racing_generates_exactly_one_makes_the_key(tmp_path: Path) -> None:
         made = [key for key in pool.map(attempt, range(40)) if key is not None]
     assert made == [keys.load(str(tmp_path / "key"))[0].public_key]
     assert names(tmp_path) == {"key"}
-
-
-# --- the signer ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "signer",
-    ["", "file:", "file:signing.key", "signing.key", "/signing.key", "unix:/run/x", "FILE:/x"],
-)
-def test_a_signer_that_is_not_understood_is_om036(signer: str) -> None:
-    with pytest.raises(keys.KeyFileError) as caught:
-        seal.signing_key(signer, None)
-    assert caught.value.sqlstate == "OM036"
-
-
-def test_a_signer_follows_its_file(tmp_path: Path) -> None:
-    path = key_file(tmp_path / "key", GOOD)
-    signer = f"file:{path}"
-    first, protected = seal.signing_key(signer, None)
-    assert seal.signing_key(signer, None) == (first, protected)
-    assert first.kid in protected
-
-    path.chmod(0o644)
-    with pytest.raises(keys.KeyFileError) as caught:
-        seal.signing_key(signer, None)
-    assert caught.value.sqlstate == "OM032"
-    path.chmod(0o600)
-    assert seal.signing_key(signer, None)[0] == first
-
-    path.unlink()
-    with pytest.raises(keys.KeyFileError) as caught:
-        seal.signing_key(signer, None)
-    assert caught.value.sqlstate == "OM030"
-
-    keys.generate(str(path))
-    assert seal.signing_key(signer, None)[0] == keys.load(str(path))[0] != first
-    key_file(path, GOOD)
-    assert seal.signing_key(signer, None)[0] == first

@@ -21,6 +21,8 @@ def test_without_file_or_variables_the_defaults_hold() -> None:
     assert found.lake_storage_options == {}
     assert (found.batch_rows, found.batch_bytes) == (10_000, 64 * 1024 * 1024)
     assert (found.poll_interval_s, found.cut_timeout_s) == (0.25, 10.0)
+    assert (found.deployment_id, found.signer_keys, found.signer_users) == (None, (), None)
+    assert (found.signer_socket, found.signer_connections) == ("/run/oml/omld.sock", 500)
 
 
 def test_the_file_in_the_working_directory_is_read() -> None:
@@ -90,3 +92,29 @@ def test_secrets_are_not_in_the_representation(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OML_DSN", "password=77003")
     monkeypatch.setenv("OML_LAKE_STORAGE_OPTIONS", '{"AWS_SECRET_ACCESS_KEY": "77003"}')
     assert "77003" not in repr(settings.load())
+
+
+def test_lists_of_the_signer_are_read_from_the_file_and_from_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("oml.toml").write_text(
+        'deployment_id = "0190a7b6-7d3c-7e1f-8a2b-3c4d5e6f7a8b"\n'
+        'signer_keys = ["file:/etc/omld/one.key", "vault:transit/oml"]\n'
+        'signer_users = ["postgres", 1000]\n'
+    )
+    found = settings.load()
+    assert str(found.deployment_id) == "0190a7b6-7d3c-7e1f-8a2b-3c4d5e6f7a8b"
+    assert found.signer_keys == ("file:/etc/omld/one.key", "vault:transit/oml")
+    assert found.signer_users == ("postgres", 1000)
+    monkeypatch.setenv("OML_SIGNER_KEYS", '["file:/etc/omld/two.key"]')
+    monkeypatch.setenv("OML_SIGNER_USERS", "[]")
+    found = settings.load()
+    assert (found.signer_keys, found.signer_users) == (("file:/etc/omld/two.key",), ())
+
+
+def test_a_list_that_is_no_json_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OML_SIGNER_KEYS", "file:/etc/omld/one.key")
+    with pytest.raises(UsageError) as caught:
+        settings.load()
+    assert "signer_keys" in str(caught.value)
+    assert caught.value.hint and "JSON" in caught.value.hint

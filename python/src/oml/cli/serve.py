@@ -6,12 +6,14 @@ import typer
 
 from oml.cli.output import DsnOption, JsonOption
 
-ROLES = ("lake-writer",)
-
 
 def serve(
     role: Annotated[
-        list[str] | None, typer.Option(help="A role to run; repeat for several. Default: all.")
+        list[str] | None,
+        typer.Option(
+            help="lake-writer or signer; repeat for several. Default: lake-writer, and signer too "
+            "where signer_keys is set."
+        ),
     ] = None,
     dsn: DsnOption = None,
     json: JsonOption = False,
@@ -21,4 +23,4 @@ def serve(
     from oml.daemon.serve import run
 
     configured = settings.load()
-    run(dsn or configured.dsn, configured, role or list(ROLES), json_logs=json)
+    run(dsn or configured.dsn, configured, role, json_logs=json)

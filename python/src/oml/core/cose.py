@@ -48,9 +48,16 @@ def to_be_signed(protected: bytes, payload: bytes) -> bytes:
     return b"".join((_SIGNATURE1, cbor.byte_string(protected), b"\x40", cbor.byte_string(payload)))
 
 
-def sign(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
-    """Return the COSE_Sign1 bytes. ``secret_key`` is libsodium's 64 bytes (seed and public key)."""
-    signed = _sign(to_be_signed(protected, payload), secret_key)
+def signature(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
+    """Sign and return the 64-byte signature alone.
+
+    ``secret_key`` is libsodium's 64 bytes (seed and public key).
+    """
+    return _sign(to_be_signed(protected, payload), secret_key)[:SIGNATURE_BYTES]
+
+
+def assemble(protected: bytes, payload: bytes, signature: bytes) -> bytes:
+    """Return the COSE_Sign1 bytes of these parts."""
     return b"".join(
         (
             _TAGGED_ARRAY,
@@ -58,9 +65,14 @@ def sign(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
             _EMPTY_MAP,
             cbor.byte_string(payload),
             b"\x58\x40",
-            signed[:SIGNATURE_BYTES],
+            signature,
         )
     )
+
+
+def sign(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
+    """Return the COSE_Sign1 bytes, signed with libsodium's 64-byte secret key."""
+    return assemble(protected, payload, signature(protected, payload, secret_key))
 
 
 def decode(data: bytes, content_type: str) -> Sign1:

@@ -20,14 +20,18 @@ _sha256 = hashlib.sha256
 _seed_keypair = bindings.crypto_sign_seed_keypair
 
 
-class KeyFileError(Exception):
-    """A signing key cannot be used. Carries an SQLSTATE of class OM and a hint."""
+class SignerError(Exception):
+    """A signer does not do what was asked. Carries an SQLSTATE of class OM and a hint."""
 
     def __init__(self, sqlstate: str, message: str, hint: str) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
         self.message = message
         self.hint = hint
+
+
+class KeyFileError(SignerError):
+    """A signing key's file cannot be used."""
 
 
 class SigningKey(NamedTuple):
@@ -67,25 +71,40 @@ def generate(path: str, owner_uid: int | None = None, owner_gid: int | None = No
     hand it to another user (root only). Raises FileExistsError, or OSError from the file system.
     """
     seed = os.urandom(32)
-    partial = f"{path}.{os.getpid()}.new"
+    write_new(path, to_pem(seed).encode(), owner_uid, owner_gid)
+    return from_seed(seed).public_key
+
+
+def write_new(
+    path: str, content: bytes, owner_uid: int | None = None, owner_gid: int | None = None
+) -> None:
+    """Make a file of mode 0600, whole or not at all and on disk before it returns.
+
+    Raises FileExistsError, or OSError from the file system.
+    """
+    partial = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.new"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             if owner_uid is not None:
                 os.fchown(file.fileno(), owner_uid, -1 if owner_gid is None else owner_gid)
-            file.write(to_pem(seed))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.link(partial, path)
     finally:
         os.unlink(partial)
-    directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
+def sync_directory(path: str) -> None:
+    """Write a directory's entries to disk."""
+    directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return from_seed(seed).public_key
 
 
 def load(path: str, forbidden_directory: str | None = None) -> tuple[SigningKey, os.stat_result]:
@@ -123,7 +142,7 @@ def load(path: str, forbidden_directory: str | None = None) -> tuple[SigningKey,
                 f"mode {stat.S_IMODE(status.st_mode):04o}, owner uid {status.st_uid}",
                 f"Make it the server user's alone: chown to uid {os.geteuid()} and chmod 600.",
             )
-        if forbidden_directory is not None and _inside(path, forbidden_directory):
+        if forbidden_directory is not None and inside(path, forbidden_directory):
             raise KeyFileError(
                 "OM035",
                 f"signing key {path} lies inside the data directory",
@@ -139,7 +158,8 @@ _FORMAT_HINT = (
 )
 
 
-def _inside(path: str, directory: str) -> bool:
+def inside(path: str, directory: str) -> bool:
+    """Whether a path leads into a directory, by whatever way."""
     real, root = os.path.realpath(path), os.path.realpath(directory)
     return os.path.commonpath((real, root)) == root
 

@@ -1,54 +1,46 @@
-"""Seal an event inside the database process: the one Python step of an append.
+"""Seal an event inside the database process: the one Python step of an append."""
 
-The key is read once a backend and again whenever the file behind it changes, so replacing or
-removing a key, or opening it to others, takes effect at the next append.
-"""
+from typing import Any, NamedTuple
 
-import os
-from typing import Any
-
-from . import cose, envelope, keys
-
-_loaded: dict[str, tuple[tuple[int, ...], keys.SigningKey, bytes]] = {}
+from . import cose, envelope, signer
 
 
-def signing_key(signer: str, data_directory: str | None) -> tuple[keys.SigningKey, bytes]:
-    """Return the key a ``file:`` signer names and its encoded protected header.
+class Sealer(NamedTuple):
+    """Seals events with one key of one signer."""
 
-    Raises keys.KeyFileError (see keys.load), OM036 for a provider that is not known.
+    provider: signer.Signer
+    kid: bytes
+    protected: bytes
+
+    def seal(self, values: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        """Encode, sign and hash one event. ``values`` follow envelope.FIELDS.
+
+        Returns the exact envelope bytes and their SHA-256. Raises keys.SignerError, and what
+        envelope.encode_map raises.
+        """
+        payload = envelope.encode_map(values)
+        signature = self.provider.sign(self.kid, payload)
+        data = cose.assemble(self.protected, payload, signature)
+        return data, envelope.digest(data)
+
+
+_last: tuple[tuple[str, str | None, bytes], Sealer] | None = None
+
+
+def sealer(signer_url: str, data_directory: str | None, kid: bytes) -> Sealer:
+    """Return what seals with this signer's key of this kid. Cheap to call for every event.
+
+    ``data_directory`` is where a key file must not lie. Raises keys.SignerError OM036 for a signer
+    that is not understood; whether it holds the key, and may use it, shows when it signs.
     """
-    provider, _, path = signer.partition(":")
-    if provider != "file" or not os.path.isabs(path):
-        raise keys.KeyFileError(
-            "OM036",
-            f"signer {signer!r} is not understood",
-            "Use file: and an absolute path, for example file:/etc/oml/signing.key.",
-        )
-    known = _loaded.get(path)
-    if known is not None:
-        try:
-            if _identity(os.stat(path)) == known[0]:
-                return known[1], known[2]
-        except OSError:
-            pass
-        del _loaded[path]
-    key, status = keys.load(path, data_directory)
-    protected = cose.protected_header(envelope.CONTENT_TYPE, key.kid)
-    _loaded[path] = (_identity(status), key, protected)
-    return key, protected
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_dev, status.st_ino, status.st_mode, status.st_uid,
-        status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-    )  # fmt: skip
-
-
-def seal(key: keys.SigningKey, protected: bytes, values: tuple[Any, ...]) -> tuple[bytes, bytes]:
-    """Encode, sign and hash one event. ``values`` follow envelope.FIELDS.
-
-    Returns the exact envelope bytes and their SHA-256.
-    """
-    data = cose.sign(protected, envelope.encode_map(values), key.secret_key)
-    return data, envelope.digest(data)
+    global _last
+    asked = (signer_url, data_directory, kid)
+    if _last is not None and _last[0] == asked:
+        return _last[1]
+    made = Sealer(
+        signer.provider(signer_url, data_directory),
+        kid,
+        cose.protected_header(envelope.CONTENT_TYPE, kid),
+    )
+    _last = (asked, made)
+    return made

@@ -1,14 +1,44 @@
-"""Run the roles of omld in one process, until a signal."""
+"""Run the roles of omld in one process, each in a thread, until a signal."""
 
 import json
 import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from oml.daemon.lake_writer import LakeWriterRole
 from oml.errors import UsageError
 from oml.settings import Settings
+
+_LOOK_S = 0.2
+
+
+class Role(Protocol):
+    """What serve runs."""
+
+    def run(self) -> None:
+        """Work until told to stop. What it raises ends the program."""
+        ...
+
+
+# A role is imported when it runs: a signer alone does not load the lake's libraries beside its key.
+def _lake_writer(dsn: str | None, settings: Settings, stop: threading.Event) -> Role:
+    from oml.daemon.lake_writer import LakeWriterRole
+
+    return LakeWriterRole(dsn, settings, stop)
+
+
+def _signer(_dsn: str | None, settings: Settings, stop: threading.Event) -> Role:
+    from oml.daemon.signer import SignerRole
+
+    return SignerRole(settings, stop)
+
+
+ROLES: dict[str, Callable[[str | None, Settings, threading.Event], Role]] = {
+    "lake-writer": _lake_writer,
+    "signer": _signer,
+}
 
 
 class _JsonLines(logging.Formatter):
@@ -23,21 +53,48 @@ class _JsonLines(logging.Formatter):
         )
 
 
-def run(dsn: str | None, settings: Settings, roles: list[str], *, json_logs: bool) -> None:
-    """Run ``roles`` until SIGTERM or SIGINT, then end after the batch in hand.
+def run(
+    dsn: str | None, settings: Settings, roles: Sequence[str] | None, *, json_logs: bool
+) -> None:
+    """Run ``roles`` until SIGTERM or SIGINT, then end after the work in hand.
 
-    Raises UsageError for a role that is not known, and what ends a role for good.
+    None means the lake writer, and the signer too where signer_keys is set. Raises UsageError for
+    a role that is not known, and what ended a role for good, which ends the others too.
     """
-    unknown = [role for role in roles if role != "lake-writer"]
+    if not roles:
+        roles = ["lake-writer", "signer"] if settings.signer_keys else ["lake-writer"]
+    unknown = [role for role in roles if role not in ROLES]
     if unknown:
-        raise UsageError(f"there is no role {unknown[0]!r}", "Roles: lake-writer.")
+        raise UsageError(f"there is no role {unknown[0]!r}", f"Roles: {', '.join(ROLES)}.")
     log_to_stderr = logging.StreamHandler(sys.stderr)
     log_to_stderr.setFormatter(
         _JsonLines() if json_logs else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
     logging.basicConfig(level=logging.INFO, handlers=[log_to_stderr])
     stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work(role: Role) -> None:
+        try:
+            role.run()
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            failures.append(error)
+        finally:
+            stop.set()
+
+    # Handlers run in this thread. It never waits on ``stop`` itself, whose lock they would want,
+    # and never without a limit: a library that chains SIGINT lets the wait go on as if nothing came.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    LakeWriterRole(dsn, settings, stop).run()
+    threads = [
+        threading.Thread(target=work, args=(ROLES[role](dsn, settings, stop),), name=role)
+        for role in dict.fromkeys(roles)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_LOOK_S)
+    if failures:
+        raise failures[0]
     logging.getLogger("oml.serve").info("stopped")
