@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 from oml.dev import up as dev
 from oml.errors import OmlError
 
-from . import cli, delta_tables, errors, event_catalog, postgres_schema
+from . import benchmarks, cli, delta_tables, errors, event_catalog, postgres_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -61,6 +61,7 @@ def build() -> dict[str, str]:
     """Return {file name: text} of every page."""
     with database() as connection:
         return {
+            "benchmarks.md": benchmarks.build(ROOT),
             "cli.md": cli.build(),
             "delta-tables.md": delta_tables.build(),
             "errors.md": errors.build(ROOT),

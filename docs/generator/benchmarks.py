@@ -1,0 +1,37 @@
+"""``benchmarks.md``: the figures of the latest run of each benchmark, from bench/results."""
+
+import json
+from pathlib import Path
+
+from .markdown import code, page, table
+
+_METHOD = "../../bench/METHOD.md"
+
+
+def build(root: Path) -> str:
+    """Return the page for the results under ``root``/bench/results."""
+    rows = []
+    for path in sorted((root / "bench" / "results").glob("*.json")):
+        result = json.loads(path.read_text())
+        key = next(iter(result))
+        machine = result["machine"]
+        rows.append(
+            (
+                code(f"make bench-{path.stem}"),
+                code(key),
+                f"{result[key]:.2f}",
+                f"{result['required']:g}",
+                f"{min(result['ratios']):.2f} to {max(result['ratios']):.2f}",
+                f"{machine['cores']} × {machine['cpu']}",
+                machine["at"][:10],
+            )
+        )
+    columns = ("benchmark", "key", "figure", "required", "pairs", "cores", "day")
+    return page(
+        "Benchmarks",
+        f"Each figure is a ratio of two ways to do one thing, [measured]({_METHOD}) by turns on one"
+        " machine: the median of its pairs. *pairs* are the lowest and the highest of them, so they"
+        " show how much else the machine did. Run them on yours; the absolute rates are in"
+        " `bench/results`.",
+        table(columns, rows),
+    )
