@@ -22,7 +22,7 @@ def build(root: Path) -> str:
                 f"{result[key]:.2f}",
                 f"{result['required']:g}",
                 f"{min(result['ratios']):.2f} to {max(result['ratios']):.2f}",
-                f"{machine['cores']} × {machine['cpu']}",
+                f"{machine['cores']} x {machine['cpu']}",
                 machine["at"][:10],
             )
         )
