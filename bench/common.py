@@ -23,6 +23,7 @@ from oml.dev.cluster import Cluster, Setting
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = 5
+LOAD_BEFORE = os.getloadavg()
 
 _TPS = re.compile(r"^tps = ([0-9.]+) \(without initial connection time\)$", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: (\d+)", re.MULTILINE)
@@ -151,10 +152,11 @@ def finish(
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine and how busy it is now."""
+    """Describe the machine, how busy it was when the benchmark began, and is now."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
+        "load_before": [round(load, 2) for load in LOAD_BEFORE],  # of others
         "load": [round(load, 2) for load in os.getloadavg()],
         "cpu": _cpu(),
         "python": platform.python_version(),

@@ -38,6 +38,7 @@ MESSAGE_TIMEOUT_S = 2.0
 _LOOK_S = 0.2
 _STOP_TIMEOUT_S = 2.0
 _REPEAT_S = 60.0
+_LONGEST_REASON = 200
 _BACKLOG = 128
 _SOCKET_MODE = 0o666
 _LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its NUL
@@ -377,11 +378,12 @@ class Server:
         except (wire.ProtocolError, cbor.MalformedError) as error:
             return wire.refusal(self.malformed(str(error), uid))
         except keys.SignerError as error:
-            self.say((error.sqlstate, error.message), error.message)
+            self.say((error.sqlstate, uid), f"refused uid {uid}: {error.message}")
             return wire.refusal(error)
 
     def malformed(self, reason: str, uid: int) -> keys.SignerError:
         """Log a message that is refused, and return the refusal."""
+        reason = reason[:_LONGEST_REASON]  # it may quote the message
         self.say(("message", uid), f"refused a message of uid {uid}: {reason}")
         return keys.SignerError(
             "OM093",
