@@ -326,49 +326,24 @@ def test_a_file_that_is_no_earlier_proof_of_this_deployment_is_refused(
 
 @dataclass
 class Rotator:
-    """Rotates a system's signing key as a superuser could: real events, signed by the server."""
+    """Rotates a system's signing key, to a new one each time."""
 
     system: System
     superuser: Connection
     rotations: int = 0
 
     def rotate(self) -> None:
-        """Issue a key, and make it the one in force on every chain, in one transaction."""
+        """Make a key and put it in force on every chain."""
         self.rotations += 1
-        account = self.system.cluster.account
+        owner = self.system.cluster.account
         path = self.system.key_file.with_name(f"{self.system.database}-{self.rotations}.key")
-        public_key = keys.generate(str(path), account.uid, account.gid)
-        kid = keys.kid(public_key).hex()
-        issued = {
-            "kid": kid,
-            "public_key": public_key.hex(),
-            "algorithm": "Ed25519",
-            "purpose": "signing",
-        }
-        execute = self.superuser.execute
-        with self.superuser.transaction():
-            execute("select oml.append_provider_event('key.issued', %s)", (Jsonb(issued),))
-        with self.superuser.transaction():
-            execute("select from oml.chain_head order by chain_no for update")
-            last: dict[str, int] = dict(
-                execute("select tenant_id::text, max(seq) from oml.journal group by 1").fetchall()
-            )
-            row = execute("select value from oml.setting where name = 'signing_kid'").fetchone()
-            assert row is not None
-            retired = {
-                "kid": row[0].removeprefix("\\x"), "purpose": "signing", "successor": kid,
-                "page": 1, "pages": 1, "last": last,
-            }  # fmt: skip
-            settings = {"signer": f"file:{path}", "signing_kid": f"\\x{kid}"}
-            for name, value in settings.items():
-                execute("update oml.setting set value = %s where name = %s", (value, name))
-            execute("select oml.append_provider_event('key.retired', %s)", (Jsonb(retired),))
+        keys.generate(str(path), owner.uid, owner.gid)
+        self.superuser.execute("select oml_rotate_signing_key(%s)", (f"file:{path}",))
 
 
 @pytest.fixture
 def rotator(victim: Victim) -> Rotator:
     """What rotates the victim's key."""
-    victim.superuser.execute("alter table oml.setting disable trigger all")
     return Rotator(victim.system, victim.system.connect(SUPERUSER))
 
 
