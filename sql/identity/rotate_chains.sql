@@ -41,15 +41,16 @@ begin
     perform oml.issue_key(public_key, 'signing');
   end if;
 
-  -- Where the old key ends on each chain, in pages that fit an event; the provider's own comes first.
+  -- Where the old key ends on each chain, seq and hash, in pages that fit an event; the provider's own comes first.
   select array_agg(p.page order by p.number) into last
   from (
-    select c.number, jsonb_object_agg(c.tenant_id, c.seq) as page
+    select c.number, jsonb_object_agg(c.tenant_id, jsonb_build_array(c.seq, encode(c.hash, 'hex'))) as page
     from (
-      select h.tenant_id, coalesce(j.seq, 0) as seq, (row_number() over (order by h.chain_no) - 1) / 500 as number
+      select h.tenant_id, coalesce(j.seq, 0) as seq, coalesce(j.hash, decode(repeat('00', 32), 'hex')) as hash,
+        (row_number() over (order by h.chain_no) - 1) / 400 as number
       from oml.chain_head h
       left join lateral (
-        select j.seq from oml.journal j where j.tenant_id = h.tenant_id order by j.seq desc limit 1
+        select j.seq, j.hash from oml.journal j where j.tenant_id = h.tenant_id order by j.seq desc limit 1
       ) j on true
     ) c
     group by c.number

@@ -85,16 +85,17 @@ class Scribe:
         }
         return self.provide("key.issued", payload, **fields)
 
-    def last_seqs(self) -> dict[str, int]:
-        """Return the last seq of each chain."""
+    def ends(self) -> dict[str, list[Any]]:
+        """Return seq and hash of each chain's last event, as a rotation has them."""
         provider = str(uuid.UUID(bytes=self.deployment_id))
-        return {provider: len(self.provider)} | {t: len(c) for t, c in self.chains.items()}
+        chains = {provider: self.provider, **self.chains}
+        return {t: [len(c), c[-1]["hash"].hex()] for t, c in chains.items()}
 
     def rotation(
         self, successor: keys.SigningKey, tenants_a_page: int = 99
     ) -> list[dict[str, Any]]:
         """Return the payloads of a rotation to ``successor``, one a page."""
-        last = list(self.last_seqs().items())
+        last = list(self.ends().items())
         cut = [last[at : at + tenants_a_page] for at in range(0, len(last), tenants_a_page)]
         return [
             {

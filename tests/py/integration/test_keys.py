@@ -112,7 +112,7 @@ def test_the_last_seqs_of_many_chains_take_several_pages(system: System) -> None
         " (select count(*) from jsonb_object_keys(payload->'last'))"
         " from oml.journal where type = 'key.retired' order by seq"
     ).fetchall()
-    assert pages == [(1, 2, 500), (2, 2, 102)]
+    assert pages == [(1, 2, 400), (2, 2, 202)]
     done = system.oml("verify", "--json")
     assert done.returncode == 0 and len(json.loads(done.stdout)["chains"]) == 602
 
@@ -207,7 +207,7 @@ def test_a_tenant_created_while_a_rotation_waits_is_rotated_too(system: System) 
         "select payload->'last'->(select tenant_id::text from oml.tenant where name = 'newborn')"
         " from oml.journal where type = 'key.retired'",
     )
-    assert last == 1
+    assert last[0] == 1
     expect_verified(system)
 
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from forge import NOT_COLUMNS, Row, flip, read_key, resign, sign
+from forge import NOT_COLUMNS, Row, flip, read_key, resign, row_of, sign
 from oml.core import envelope, keys
 from oml.core.chain import Fault
 from systems import Connection, System
@@ -479,6 +479,57 @@ def test_a_tail_deleted_with_its_outbox_rows_would_be_shown_by_a_checkpoint_alon
     deleted_tail(victim)
     victim.execute("delete from oml.outbox where tenant_id = %s and chain_seq >= 5", victim.acme)
     assert by_sql(victim) == ("acme", None, None)
+
+
+# --- after a rotation -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rotated(victim: Victim) -> Victim:
+    """The victim after a rotation, with no event of the new key on acme's chain yet."""
+    owner = victim.system.cluster.account
+    path = victim.system.key_file.parent / f"{victim.system.database}-second.key"
+    keys.generate(str(path), owner.uid, owner.gid)
+    victim.execute("select oml_rotate_signing_key(%s)", f"file:{path}")
+    return victim
+
+
+def judged(victim: Victim) -> Judgement:
+    """Judge with both and insist that they agree, whatever the number of processes."""
+    found = by_sql(victim)
+    assert by_command_line(victim, "--jobs", "1") == found
+    assert by_command_line(victim, "--jobs", "2") == found
+    return found
+
+
+def test_an_event_by_a_retired_key_is_named(rotated: Victim) -> None:
+    assert judged(rotated) == ("acme", None, None)
+    last = rotated.rows()[-1]
+    fields = envelope.decode(last["envelope"]).fields
+    forged = fields | {"seq": last["seq"] + 1, "prev_hash": last["hash"], "event_id": bytes(16)}
+    rotated.superuser.execute(
+        "insert into oml.journal select (jsonb_populate_record(j, %s)).* from oml.journal j"
+        " where j.tenant_id = %s and j.seq = %s",
+        (
+            Jsonb({"seq": last["seq"] + 1, "event_id": str(uuid.uuid4()), "idempotency_key": None}),
+            rotated.acme,
+            last["seq"],
+        ),
+    )
+    rotated.write(row_of(sign(forged, rotated.key)), last["seq"] + 1)
+    assert judged(rotated) == ("acme", last["seq"] + 1, Fault.RETIRED_KEY)
+    rotated.write(row_of(sign(forged, OTHER)), last["seq"] + 1)
+    assert judged(rotated) == ("acme", last["seq"] + 1, Fault.UNKNOWN_KEY)
+
+
+def test_a_holder_of_the_retired_key_cannot_rewrite_what_it_signed(rotated: Victim) -> None:
+    rows = rotated.rows()
+    prev = rows[1]["hash"]
+    for row in rows[2:]:
+        forged = resign(row, rotated.key, prev_hash=prev, principal="mallory")
+        rotated.write(forged, row["seq"])
+        prev = forged["hash"]
+    assert judged(rotated) == ("acme", rows[-1]["seq"], Fault.BROKEN_LINK)
 
 
 # --- the command line's manners --------------------------------------------------------------

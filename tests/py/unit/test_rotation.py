@@ -285,6 +285,16 @@ def set_in(at: int, **fields: Any) -> Spoil:
     return lambda pages: pages[at].update(fields)
 
 
+def ends(at: int, tenant_id: str, seq: object, digest: object = None) -> Spoil:
+    """Return what lets a chain end at this seq on one page, with its true hash or another."""
+
+    def spoil(pages: list[dict[str, Any]]) -> None:
+        true = [end[1] for page in pages for t, end in page["last"].items() if t == tenant_id]
+        pages[at]["last"][tenant_id] = [seq, digest or (true or ["cd" * 32])[0]]
+
+    return spoil
+
+
 def drop(page: int) -> Spoil:
     """Return what leaves out a page."""
 
@@ -317,14 +327,20 @@ def without(page: int, name: str) -> Spoil:
         (5, without(0, "last")),
         (5, set_in(0, last=[])),
         (5, set_in(0, last={})),
-        (5, set_in(0, last={PROVIDER_ID: 3})),
-        (5, set_in(0, last={PROVIDER_ID: 5})),
-        (5, set_in(0, last={PROVIDER_ID: True})),
-        (5, set_in(0, last={PROVIDER_ID: -1})),
-        (5, set_in(0, last={PROVIDER_ID: 4, "acme": 3})),
-        (5, set_in(0, last={PROVIDER_ID: 4, ACME_ID.upper(): 3})),
-        (5, set_in(0, last={PROVIDER_ID: 4, ACME_ID: "3"})),
-        (5, set_in(0, last={PROVIDER_ID: 4, ACME_ID: 2**63})),
+        (5, ends(0, PROVIDER_ID, 3)),
+        (5, ends(0, PROVIDER_ID, 5)),
+        (5, ends(0, PROVIDER_ID, True)),
+        (5, ends(0, PROVIDER_ID, -1)),
+        (5, ends(0, PROVIDER_ID, 4, "ab" * 32)),
+        (5, ends(0, "acme", 3)),
+        (5, ends(0, ACME_ID.upper(), 3)),
+        (5, ends(0, ACME_ID, "3")),
+        (5, ends(0, ACME_ID, 2**63)),
+        (5, ends(0, ACME_ID, 3, 7)),
+        (5, ends(0, ACME_ID, 3, "AB" * 32)),
+        (5, ends(0, ACME_ID, 3, "ab" * 31)),
+        (5, lambda pages: pages[0]["last"].update({ACME_ID: 3})),
+        (5, lambda pages: pages[0]["last"].update({ACME_ID: [3]})),
         (5, lambda pages: pages.reverse()),
         (6, set_in(1, kid=OTHER.kid.hex())),
         (6, set_in(1, successor=THIRD.kid.hex())),
@@ -332,12 +348,12 @@ def without(page: int, name: str) -> Spoil:
         (6, set_in(1, purpose="writer")),
         (6, set_in(1, page=3)),
         (6, set_in(1, pages=4)),
-        (6, set_in(1, last={PROVIDER_ID: 4})),
+        (6, ends(1, PROVIDER_ID, 4)),
         (6, drop(1)),
-        (7, set_in(2, last={ACME_ID: 3})),
+        (7, ends(2, ACME_ID, 3)),
         (7, drop(2)),
     ],
-    ids=range(30),
+    ids=range(36),
 )
 def test_a_rotation_that_contradicts_itself_is_found(world: World, seq: int, spoil: Spoil) -> None:
     spoiled(world, spoil)
@@ -400,7 +416,8 @@ def test_a_seq_below_that_of_an_earlier_rotation_is_found(
 ) -> None:
     rotated.scribe.issue(THIRD)
     (page,) = rotated.scribe.rotation(THIRD)
-    page["last"] = {PROVIDER_ID: page["last"][PROVIDER_ID]} | last
+    known = {t: end for t, end in page["last"].items() if t in (PROVIDER_ID, *last)}
+    page["last"] = known | {t: [seq, page["last"][t][1]] for t, seq in last.items()}
     rotated.scribe.key = THIRD
     rotated.scribe.provide("key.retired", page)
     rotated.finds("provider", 7, Fault.INVALID_ROTATION, "further")
@@ -429,7 +446,7 @@ def rewrite(rows: list[Row], seq: int, upto: int, key: keys.SigningKey) -> None:
 
 def test_what_lies_before_a_retirement_is_held_by_what_follows(rotated: World) -> None:
     rewrite(rotated.acme, 2, 3, ROOT)
-    rotated.finds("acme", 4, Fault.BROKEN_LINK)
+    rotated.finds("acme", 3, Fault.BROKEN_LINK, "retired")
 
 
 def test_the_provider_chain_is_held_by_its_rotation(rotated: World) -> None:
@@ -468,10 +485,29 @@ def test_a_holder_of_the_old_key_can_take_another_way_from_before_its_retirement
     assert rotated.findings() == []
 
 
-def test_a_tail_before_a_retirement_with_nothing_after_it_can_be_rewritten_by_the_old_key(
+def test_a_tail_before_a_retirement_with_nothing_after_it_is_held_by_the_rotation(
     world: World,
 ) -> None:
-    """Only a checkpoint shows it: no event of the new key carries a hash of that chain."""
     world.rotate(SECOND)
     rewrite(world.acme, 3, 3, ROOT)
-    assert world.findings() == []
+    world.finds("acme", 3, Fault.BROKEN_LINK, "retired")
+
+
+def test_every_rotation_holds_what_lay_before_it(rotated: World) -> None:
+    rotated.rotate(THIRD)
+    rotated.write()
+    tampered = deepcopy(rotated)
+    rewrite(tampered.acme, 3, 3, ROOT)
+    tampered.finds("acme", 3, Fault.BROKEN_LINK, "retired")
+    rewrite(rotated.acme, 5, 5, SECOND)
+    rotated.finds("acme", 5, Fault.BROKEN_LINK, "retired")
+
+
+def test_a_rotation_that_knows_another_event_than_the_one_before_is_found(world: World) -> None:
+    world.rotate(SECOND)
+    world.scribe.issue(THIRD)
+    (page,) = world.scribe.rotation(THIRD)
+    page["last"][ACME_ID][1] = "ab" * 32
+    world.scribe.key = THIRD
+    world.scribe.provide("key.retired", page)
+    world.finds("provider", 7, Fault.INVALID_ROTATION, "another event")

@@ -72,12 +72,14 @@ class Verdict(NamedTuple):
 class Era(NamedTuple):
     """The time one signing key is in force. ``starts`` maps tenant id to the chain's first seq.
 
-    A chain that ``starts`` does not name begins with this key or a later one.
+    A chain that ``starts`` does not name begins with this key or a later one. ``heads`` maps tenant
+    id to the hash of the event before that first seq, as the new key's holder found it.
     """
 
     kid: bytes
     public_key: bytes
     starts: dict[str, int]
+    heads: dict[str, bytes]
 
 
 class KeyRing:
@@ -89,7 +91,7 @@ class KeyRing:
 
     def __init__(self, root: bytes) -> None:
         self.root = root
-        self.eras = [Era(keys.kid(root), root, {})]
+        self.eras = [Era(keys.kid(root), root, {}, {})]
         self.standby: dict[bytes, bytes] = {}
         self.withdrawn: set[bytes] = set()
 
@@ -116,6 +118,15 @@ class KeyRing:
     def reached(self, tenant_id: str) -> int:
         """Return the seq that a chain had reached at the last rotation; 0 before the first."""
         return self.eras[-1].starts.get(tenant_id, 1) - 1
+
+    def anchors(self, tenant_id: str) -> dict[int, bytes]:
+        """Return {seq: hash} of the events that a chain ended with when its key was retired."""
+        return {
+            era.starts[tenant_id] - 1: head
+            for era in self.eras
+            for head in (era.heads.get(tenant_id),)
+            if head is not None
+        }
 
     def key(self, tenant_id: str, seq: int, kid: bytes) -> bytes | tuple[Fault, str]:
         """Return the public key of ``kid`` if it is in force at this seq, else what is wrong."""
@@ -166,6 +177,7 @@ class Chain:
         self.first_prev: bytes | None = None
         self.finding: Finding | None = None
         self.proved_before: tuple[int, bytes] | None = None
+        self.anchors: dict[int, bytes] = {}
 
     def resume(self, events: int, head: bytes | None) -> None:
         """Begin behind ``events`` events that are proved elsewhere, the last of hash ``head``.
@@ -207,6 +219,11 @@ class Chain:
         known = self.proved_before
         if known is not None and known[0] == expected and known[1] != decoded.hash:
             self.fail(expected, Fault.BROKEN_LINK, "another event was proved here earlier")
+            return None
+        if self.anchors.get(expected, decoded.hash) != decoded.hash:
+            self.fail(
+                expected, Fault.BROKEN_LINK, "another event was here when its key was retired"
+            )
             return None
         if not self._accept(expected, decoded):
             return None
@@ -448,9 +465,9 @@ class Provider(Chain):
         page, pages, last = (retired.get(n) for n in ("page", "pages", "last"))
         if not (_is_count(page) and _is_count(pages) and 0 < page <= pages):
             return "the rotation's page and pages are no such numbers"
-        starts = _starts(last)
-        if starts is None:
-            return "the rotation's last names no tenants and seqs"
+        ends = _ends(last)
+        if ends is None:
+            return "the rotation's last names no tenants, seqs and hashes"
         rotation = self._rotation
         if rotation is None:
             era = self.key_ring.eras[-1]
@@ -459,9 +476,9 @@ class Provider(Chain):
                 return f"it must retire {era.kid.hex()} and be signed by the successor it names"
             if page != 1:
                 return f"a rotation begins with page {page}"
-            if starts.get(self.tenant_uuid) != seq:
-                return f"the provider chain's last seq under the old key is {seq - 1}"
-            rotation = _Rotation(Era(signer, public_key, {}), kid, 0, pages)
+            if ends.get(self.tenant_uuid) != (seq - 1, self.head):
+                return f"the provider chain's last event under the old key is seq {seq - 1}"
+            rotation = _Rotation(Era(signer, public_key, {}, {}), kid, 0, pages)
             del self.key_ring.standby[signer]
             self.key_ring.eras.append(rotation.era)
         expected = (
@@ -469,17 +486,21 @@ class Provider(Chain):
         )  # fmt: skip
         if (purpose, kid, successor, page, pages) != expected:
             return f"page {rotation.page + 1} of {rotation.pages} of a rotation belongs here"
-        return self._take_page(rotation._replace(page=page), starts)
+        return self._take_page(rotation._replace(page=page), ends)
 
-    def _take_page(self, rotation: _Rotation, starts: dict[str, int]) -> str | None:
+    def _take_page(self, rotation: _Rotation, ends: dict[str, tuple[int, bytes]]) -> str | None:
         assert self.key_ring is not None
-        before, known = self.key_ring.eras[-2].starts, rotation.era.starts
-        for tenant_id, start in starts.items():
+        earlier = self.key_ring.eras[-2]
+        before, known = earlier.starts, rotation.era.starts
+        for tenant_id, (last, head) in ends.items():
             if tenant_id in known:
                 return f"tenant {tenant_id} is in two pages of the rotation"
-            if start < before.get(tenant_id, 1):
+            if last + 1 < before.get(tenant_id, 1):
                 return f"tenant {tenant_id} had come further at the rotation before"
-        known.update(starts)
+            if last + 1 == before.get(tenant_id) and head != earlier.heads[tenant_id]:
+                return f"tenant {tenant_id} had another event at the rotation before"
+            known[tenant_id] = last + 1
+            rotation.era.heads[tenant_id] = head
         self._rotation = rotation
         if rotation.page == rotation.pages:
             self._rotation = None
@@ -524,14 +545,22 @@ def _is_count(value: Any) -> TypeGuard[int]:
 _UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _starts(last: Any) -> dict[str, int] | None:
-    """Return the first seqs of a new key from the last ones of the old; None if they are none."""
+_HASH_TEXT = re.compile(r"[0-9a-f]{64}")
+
+
+def _ends(last: Any) -> dict[str, tuple[int, bytes]] | None:
+    """Return {tenant id: (seq, hash)} of the last events under the old key; None if it is not."""
     if not isinstance(last, dict):
         return None
-    for tenant_id, seq in last.items():
-        if _UUID_TEXT.fullmatch(tenant_id) is None or not _is_count(seq):
+    ends = {}
+    for tenant_id, end in last.items():
+        if _UUID_TEXT.fullmatch(tenant_id) is None or not isinstance(end, list) or len(end) != 2:
             return None
-    return {tenant_id: seq + 1 for tenant_id, seq in last.items()}
+        seq, digest = end
+        if not _is_count(seq) or not isinstance(digest, str) or not _HASH_TEXT.fullmatch(digest):
+            return None
+        ends[tenant_id] = (seq, bytes.fromhex(digest))
+    return ends
 
 
 def _created_tenant(seq: int, decoded: envelope.Envelope) -> Created | None:
@@ -563,6 +592,7 @@ class Tenant(Chain):
     def __init__(self, created: Created, deployment_id: bytes, key_ring: KeyRing | None) -> None:
         super().__init__(created.name, uuid.UUID(created.tenant_id).bytes, deployment_id, key_ring)
         self.created = created
+        self.anchors = {} if key_ring is None else key_ring.anchors(self.tenant_uuid)
 
     def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
         if seq == 1 and not self._is_genesis(decoded):

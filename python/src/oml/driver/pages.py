@@ -102,18 +102,21 @@ def prove_rows(chain: Chain, page: pa.Table) -> None:
     """
     rows = columns.expect(page, chain.tenant_id, chain.deployment_id)
     assert chain.key_ring is not None
-    whole = 1 if chain.proved_before is None else chain.proved_before[0]
+    looked_at = {1, *chain.anchors}
+    if chain.proved_before is not None:
+        looked_at.add(chain.proved_before[0])
     kid, public_key = b"", b""
     last: int | None = 0
     for index, (seq, row_kid, prev, digest, data, message) in enumerate(zip(*rows, strict=True)):
         if last is not None and seq > last:
-            era = chain.key_ring.era_at(chain.tenant_uuid, seq)
-            kid, public_key, _ = chain.key_ring.eras[era]
-            last = chain.key_ring.last_seq(chain.tenant_uuid, era)
+            index_now = chain.key_ring.era_at(chain.tenant_uuid, seq)
+            era = chain.key_ring.eras[index_now]
+            kid, public_key = era.kid, era.public_key
+            last = chain.key_ring.last_seq(chain.tenant_uuid, index_now)
         if (
             message is not None
             and seq == chain.events + 1
-            and seq not in (1, whole)
+            and seq not in looked_at
             and prev == chain.head
             and row_kid == kid
             and _sha256(data).digest() == digest
