@@ -83,7 +83,7 @@ def run(
             stop.set()
 
     # Handlers run in this thread. It never waits on ``stop`` itself, whose lock they would want,
-    # and never without a limit: a library that chains SIGINT lets the wait go on as if nothing came.
+    # and never without a limit: a library that chains SIGINT lets a wait go on as if none came.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     threads = [
