@@ -24,6 +24,7 @@ create function oml.lock_provider()
 returns bytea
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

@@ -53,6 +53,6 @@ begin
   raise exception using
     errcode = 'OM013',
     message = format('the payload of %s has %s bytes, its type allows %s', type, octet_length(payload::text), max_bytes),
-    hint = 'An event says what happened. Bodies and files belong in a submission, to which the event refers by digest.';
+    hint = 'An event says what happened; refer to bodies and files by digest. A type may allow more: max_bytes.';
 end
 $$;

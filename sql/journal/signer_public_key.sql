@@ -25,11 +25,13 @@ except core.keys.SignerError as error:
 if kid is None and len(held) != 1:
     return None, None, [
         'OM038', f'signer {signer} holds {len(held)} keys, not one',
-        'A deployment begins with one key: let signer_keys name that one alone until genesis is done.']
+        'Say which: oml keys rotate-signing --kid …. A deployment begins with one: at genesis let signer_keys name that alone.']
 found, = held if kid is None else [kid]
 if found not in held:
-    error = core.signer.other_key(signer, list(held), found)
-    return None, None, [error.sqlstate, error.message, error.hint]
+    names = ', '.join(sorted(k.hex() for k in held)) or 'none'
+    return None, None, [
+        'OM039', f'signer {signer} does not hold key {found.hex()}, but {names}',
+        'Put the key back where the signer reads it, or name one that it holds.']
 return held[found], None if deployment is None else str(deployment), None
 $python$;
 
@@ -49,4 +51,4 @@ begin
   return found.public_key;
 end
 $$;
-comment on function oml.signer_public_key(text, bytea) is 'The 32-byte Ed25519 public key of this kid behind a signer, or of its only key; errors OM030 to OM038 and OM090 to OM094 name what is wrong with it.';
+comment on function oml.signer_public_key(text, bytea) is 'The 32-byte Ed25519 public key of this kid behind a signer, or of its only key; errors OM030 to OM039 and OM090 to OM094 name what is wrong with it.';

@@ -26,6 +26,9 @@ begin
       errcode = 'OM023', message = format('%L is no value for %s', value, name),
       hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
   end if;
+  if name = 'signer' then
+    perform oml.signer_public_key(value, oml.lock_provider());  -- it must hold the key in force
+  end if;
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
 end

@@ -160,7 +160,7 @@ select lives_ok(
 );
 select pg_temp.refused(
   format('select oml_append(%L, %L)', 'note.written', jsonb_build_object('text', repeat('x', 65 - 12))),
-  'OM013', 'the payload of note.written has 65 bytes, its type allows 64', '%submission%digest%',
+  'OM013', 'the payload of note.written has 65 bytes, its type allows 64', '%digest%max_bytes%',
   'a payload of one byte more is refused'
 );
 select lives_ok(
@@ -169,12 +169,12 @@ select lives_ok(
 );
 select pg_temp.refused(
   format('select oml_append(%L, %L)', 'note.written', jsonb_build_object('text', repeat('é', 26) || 'x')),
-  'OM013', 'the payload of note.written has 65 bytes, its type allows 64', '%submission%digest%',
+  'OM013', 'the payload of note.written has 65 bytes, its type allows 64', '%digest%max_bytes%',
   'bytes count, not characters'
 );
 select pg_temp.refused(
   format('select oml_append(%L, %L)', 'note.written', jsonb_build_object('text', repeat('😀', 14))),
-  'OM013', 'the payload of note.written has 68 bytes, its type allows 64', '%submission%digest%',
+  'OM013', 'the payload of note.written has 68 bytes, its type allows 64', '%digest%max_bytes%',
   'a character outside the basic plane counts four bytes'
 );
 select lives_ok(
@@ -187,12 +187,12 @@ select lives_ok(
 );
 select pg_temp.refused(
   format('select oml_append(%L, %L)', 'invoice.exported', jsonb_build_object('text', repeat('x', 4097 - 12))),
-  'OM013', 'the payload of invoice.exported has 4097 bytes, its type allows 4096', '%submission%digest%',
+  'OM013', 'the payload of invoice.exported has 4097 bytes, its type allows 4096', '%digest%max_bytes%',
   'by default a type refuses 4097 bytes'
 );
 select pg_temp.refused(
   format('select oml_append(%L, %L)', 'invoice.exported', jsonb_build_object('text', repeat('x', 5000000))),
-  'OM013', 'the payload of invoice.exported has 5000012 bytes, its type allows 4096', '%submission%digest%',
+  'OM013', 'the payload of invoice.exported has 5000012 bytes, its type allows 4096', '%digest%max_bytes%',
   'a payload of megabytes is refused'
 );
 

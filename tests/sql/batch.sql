@@ -153,8 +153,8 @@ returns pg_temp.refusal
 language sql
 as $$
   select pg_temp.refusal_of(format(
-    'select oml_append(%L, %L, %L, schema_version => %L, operation => %L, entity_type => %L)',
-    event ->> 'type', event -> 'payload', event ->> 'tenant', event ->> 'schema_version', event ->> 'operation', event ->> 'entity_type'
+    'select oml_append(%L, %L, %L, schema_version => %L, operation => %L, entity_type => %L, idempotency_key => %L)',
+    event ->> 'type', event -> 'payload', event ->> 'tenant', event ->> 'schema_version', event ->> 'operation', event ->> 'entity_type', event ->> 'idempotency_key'
   ))
 $$;
 select pg_temp.refused(

@@ -98,7 +98,7 @@ select set_eq(
     ('oml_append', '{oml_writer}'::text[]), ('oml_append_batch', '{oml_writer}'), ('lock_chain', '{oml_fleet}'), ('oml_use', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'),
     ('oml_issue_key', '{oml_operator}'), ('oml_retire_key', '{oml_operator}'), ('oml_keys', '{oml_operator,oml_auditor}'),
     ('oml_impersonate', '{oml_operator}'), ('oml_end_impersonation', '{oml_operator}'), ('impersonated', '{oml_kernel}'),
-    ('issue_key', '{oml_owner}'), ('rotate_chains', '{oml_owner}'), ('guard_columns', '{oml_owner}'), ('guard_set_once', '{oml_owner}'),
+    ('issue_key', '{oml_owner}'), ('rotate_chains', '{oml_owner}'), ('lock_provider', '{oml_owner}'), ('guard_columns', '{oml_owner}'), ('guard_set_once', '{oml_owner}'),
     ('oml_create_tenant', '{oml_operator}'), ('oml_grant', '{oml_operator}'), ('oml_revoke', '{oml_operator}'),
     ('oml_register_event_type', '{oml_operator}'), ('oml_retire_event_type', '{oml_operator}'),
     ('oml_entity', '{oml_writer,oml_auditor}'), ('oml_fold_check', '{oml_auditor,oml_daemon}'),

@@ -1,7 +1,7 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(81);
+select plan(82);
 
 -- OM022.
 select pg_temp.refused(
@@ -22,16 +22,20 @@ from (values
   ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON')
 ) v (name, value);
 
+-- A signer is asked whether it holds the key in force.
+select throws_ok(format('select oml_configure(%L, %L)', 'signer', value), code, null, format('%s cannot be the signer', value))
+from (values ('unix:/nowhere/omld.sock', 'OM090'), ('file:/nowhere/signing.key', 'OM030')) v (value, code);
+
 savepoint before;
 select lives_ok(format('select oml_configure(%L, %L)', name, value), format('%s may be %s', name, value))
 from (values
-  ('signer', 'unix:/run/oml/omld.sock'), ('signer', 'file:/etc/oml/signing.key'), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'),
+  ('signer', (select s.value from oml.setting s where s.name = 'signer')), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'),
   ('fence_synchronous_commit', 'local'), ('fence_synchronous_commit', 'remote_write'),
   ('fence_synchronous_commit', 'on'), ('fence_synchronous_commit', 'remote_apply')
 ) v (name, value);
 select results_eq(
-  $$ select name, value from oml.setting where name in ('signer', 'lake_url', 'fence_synchronous_commit') order by name $$,
-  $$ values ('fence_synchronous_commit', 'remote_apply'), ('lake_url', 's3://bucket/lake'), ('signer', 'file:/etc/oml/signing.key') $$,
+  $$ select name, value from oml.setting where name in ('lake_url', 'fence_synchronous_commit') order by name $$,
+  $$ values ('fence_synchronous_commit', 'remote_apply'), ('lake_url', 's3://bucket/lake') $$,
   'a setting holds its latest value'
 );
 

@@ -122,7 +122,7 @@ select regexp_replace(:'inside', '/([^/]*)/([^/]*)$', '/\1/../\1/\2') as around 
 
 -- The deployment's key, wherever it lies, signs.
 select pg_temp.write_file(:'dir' || '/moved.key', pg_temp.read_file(:'signer'), '0600') as moved \gset
-select oml_configure('signer', 'file:' || :'moved');
+update oml.setting set value = 'file:' || :'moved' where name = 'signer';
 set session authorization clerk;
 select is((oml_append('invoice.exported', '{}')).seq, 2::bigint, 'the deployment''s key signs from a new place');
 
@@ -133,7 +133,7 @@ set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM032',
   format('signing key %s is open to others: mode 0644, owner uid %s', :'moved', pg_temp.uid()),
-  format('Make it the server user''s alone: chown to uid %s and chmod 600.', pg_temp.uid()),
+  format('chmod 600, and run as its owner, or chown it to uid %s, who reads it now.', pg_temp.uid()),
   'a key that others may read does not sign, although this backend has used it before'
 );
 reset session authorization;
@@ -142,7 +142,7 @@ set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM032',
   format('signing key %s is open to others: mode 0620, owner uid %s', :'moved', pg_temp.uid()),
-  '%chmod 600.', 'nor does one that its group may write'
+  'chmod 600,%', 'nor does one that its group may write'
 );
 reset session authorization;
 select pg_temp.chmod(:'moved', '0400');
@@ -159,7 +159,7 @@ select pg_temp.refused(
   '%readable by the server''s OS user.', 'a key that the server cannot read does not sign'
 );
 reset session authorization;
-select oml_configure('signer', 'file:' || :'moved' || '/inside');
+update oml.setting set value = 'file:' || :'moved' || '/inside' where name = 'signer';
 set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM031',
@@ -169,7 +169,7 @@ select pg_temp.refused(
 reset session authorization;
 
 -- OM030.
-select oml_configure('signer', 'file:' || :'moved');
+update oml.setting set value = 'file:' || :'moved' where name = 'signer';
 select pg_temp.remove(:'moved');
 set session authorization clerk;
 select pg_temp.refused(
@@ -203,7 +203,7 @@ language plpgsql
 as $$
 begin
   perform pg_temp.write_file(path, content, '0600');
-  perform oml_configure('signer', 'file:' || path);
+  update oml.setting s set value = 'file:' || path where s.name = 'signer';
   return query select pg_temp.refused(
     'set local session authorization clerk; select oml_append(''invoice.exported'', ''{}'')', 'OM033',
     format('%s does not hold an Ed25519 private key', path),
@@ -236,7 +236,7 @@ select pg_temp.refused(
 
 -- OM035: base backups copy the data directory.
 select pg_temp.write_file(:'inside', pg_temp.read_file(:'signer'), '0600');
-select oml_configure('signer', 'file:' || :'inside');
+update oml.setting set value = 'file:' || :'inside' where name = 'signer';
 set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM035',
@@ -245,7 +245,7 @@ select pg_temp.refused(
 );
 reset session authorization;
 select pg_temp.link_file(:'dir' || '/link.key', :'inside');
-select oml_configure('signer', 'file:' || :'dir' || '/link.key');
+update oml.setting set value = 'file:' || :'dir' || '/link.key' where name = 'signer';
 set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM035',
@@ -274,7 +274,7 @@ select pg_temp.refused(
 from unnest(array['vault:secret/key', 'file:relative.key', 'file:', '/etc/oml/signing.key', 'FILE:/etc/oml/signing.key', '']) as signer;
 
 -- OM090: omld is asked, and is not there.
-select oml_configure('signer', 'unix:' || :'dir' || '/omld.sock');
+update oml.setting set value = 'unix:' || :'dir' || '/omld.sock' where name = 'signer';
 set session authorization clerk;
 select pg_temp.refused(
   $$ select oml_append('invoice.exported', '{}') $$, 'OM090',
@@ -312,7 +312,7 @@ select is(pg_temp.exists(:'dir' || '/has-run'), false, 'and none of its code has
 select pg_temp.shadow_nacl(null);
 
 select pg_temp.remove(:'dir');
-select oml_configure('signer', 'file:' || :'signer');
+update oml.setting set value = 'file:' || :'signer' where name = 'signer';
 set session authorization clerk;
 select is((oml_append('invoice.exported', '{}')).seq, 4::bigint, 'with the deployment''s key back the chain goes on');
 reset session authorization;

@@ -92,9 +92,15 @@ def _hint(error: DatabaseError) -> str | None:
         return None
     denied = ("permission denied for function", "permission denied for schema oml")
     if error.sqlstate == "42501" and error.message.startswith(denied):
-        return "Grant the login oml_daemon to run the lake, oml_auditor to read and verify."
+        return (
+            "Grant the login the group that may call it: oml_writer, oml_operator, oml_auditor or"
+            " oml_daemon. What no group may call is a superuser's."
+        )
     if error.disconnected:
-        return "Check that the server runs and the DSN (--dsn, OML_DSN or the PG* variables)."
+        return (
+            "Check that the server runs and lets this login in (pg_hba.conf), and the DSN (--dsn,"
+            " OML_DSN or the PG* variables)."
+        )
     if error.retryable:
         return "Run the transaction again from its start."
     return None

@@ -293,7 +293,9 @@ def test_a_restored_copy_without_the_key_verifies_and_appends_nothing(
         connect(bare_cluster.dsn("app", RESTORED), autocommit=True) as app,
     ):
         gone = bare_cluster.directory / "gone.key"
-        superuser.execute("select oml_configure('signer', %s)", (f"file:{gone}",))
+        superuser.execute(
+            "update oml.setting set value = %s where name = 'signer'", (f"file:{gone}",)
+        )
         before = contents(superuser)
         with pytest.raises(psycopg.Error) as caught:
             append(app, 1)

@@ -299,8 +299,9 @@ def test_a_retired_key_does_not_come_back(system: System) -> None:
     assert refused.value.sqlstate == "OM128"
     with pytest.raises(psycopg.Error) as refused:
         system.superuser.execute("select oml_configure('signer', %s)", (first,))
-        append(app)
-    assert refused.value.sqlstate == "OM034"
+    assert refused.value.sqlstate == "OM039"
+    append(app)
+    expect_verified(system)
 
 
 def test_keys_on_the_command_line(system: System, tmp_path: Path) -> None:

@@ -766,7 +766,7 @@ def test_genesis_needs_one_key_and_leaves_nothing_when_it_is_refused(
         ).fetchone()
         assert found == (key.public_key,)
     other = f"select oml.signer_public_key('{daemon.url}', '\\x{bytes(8).hex()}')"
-    assert held[0].kid.hex() in refused(empty, "OM034", other)
+    assert held[0].kid.hex() in refused(empty, "OM039", other)
     daemon.end()
     refused(empty, "OM090", refuse)
 

@@ -230,9 +230,11 @@ def test_another_signer_that_is_configured_counts_at_the_next_append(signer: Sig
     connection.execute(APPEND)
     superuser = signer.system.superuser
     elsewhere = signer.path.with_name("elsewhere.key")
-    superuser.execute("select oml_configure('signer', %s)", (f"file:{elsewhere}",))
-    refused(connection, APPEND, "OM030")
+    configure = f"select oml_configure('signer', 'file:{elsewhere}')"
+    refused(superuser, configure, "OM030")
     signer.path.rename(elsewhere)
+    refused(connection, APPEND, "OM030")
+    superuser.execute(configure.encode())
     assert connection.execute(APPEND).fetchone() == (3,)
     expect_chain(signer, 3)
 

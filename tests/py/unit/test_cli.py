@@ -100,7 +100,7 @@ def test_keys_generate_refuses_to_overwrite(tmp_path: Path) -> None:
 def test_keys_generate_into_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     done = oml("keys", "generate", "--out", str(tmp_path / "none" / "k"), "--json")
     assert done.returncode == 2
-    assert "No such file or directory" in json.loads(done.stderr)["error"]
+    assert json.loads(done.stderr)["error"] == f"{tmp_path}/none is not a directory"
 
 
 def test_heavy_libraries_are_not_loaded_before_they_are_needed() -> None:

@@ -30,6 +30,10 @@ def generate(
         raise UsageError(
             f"{out} exists", "A key is never overwritten: choose another path."
         ) from None
+    except FileNotFoundError:
+        raise UsageError(
+            f"{out.parent} is not a directory", "Make it first, mode 0700 and yours."
+        ) from None
     made = {"out": str(out), "public_key": public_key.hex(), "kid": keys.kid(public_key).hex()}
     print_json(made) if json else print_record(made)
 

@@ -59,7 +59,7 @@ def verify(
         for v in result.verdicts
     ]  # fmt: skip
     root = result.root_key.hex() if result.root_key else None
-    known = pinned is not None or earlier is not None
+    known = pinned is not None or (earlier is not None and earlier.pinned)
     if as_json:
         print_json(
             {"ok": result.ok, "root_key": root, "pinned": known,
@@ -107,6 +107,7 @@ def _read(path: Path) -> "Earlier":
             _matched(_UUID, document["deployment_id"]),
             bytes.fromhex(_matched(_HEX_32, document["root_key"])),
             {name: proved for name, proved in chains.items() if proved[0] > 0},
+            document["pinned"] is True,
         )
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{path} does not say what was verified", hint) from None

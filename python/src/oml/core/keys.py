@@ -140,7 +140,8 @@ def load(path: str, forbidden_directory: str | None = None) -> tuple[SigningKey,
                 "OM032",
                 f"signing key {path} is open to others: "
                 f"mode {stat.S_IMODE(status.st_mode):04o}, owner uid {status.st_uid}",
-                f"Make it the server user's alone: chown to uid {os.geteuid()} and chmod 600.",
+                "chmod 600, and run as its owner, or chown it to "
+                f"uid {os.geteuid()}, who reads it now.",
             )
         if forbidden_directory is not None and inside(path, forbidden_directory):
             raise KeyFileError(

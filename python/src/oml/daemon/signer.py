@@ -86,9 +86,9 @@ def _deployment(settings: Settings) -> uuid.UUID:
     if not settings.signer_keys:
         raise UsageError(
             "the signer role has no key",
-            'Set signer_keys to a list such as ["file:/etc/oml/signing.key"].',
+            'Set signer_keys to a list such as ["file:/etc/omld/signing.key"].',
         )
-    if settings.deployment_id is None:
+    if settings.deployment_id is None or settings.deployment_id.int == 0:
         raise UsageError(
             "the signer role needs deployment_id",
             "Before genesis choose one, for example with uuidgen: genesis takes it from the "
@@ -132,7 +132,7 @@ def open_key(url: str) -> Signer:
             from oml.daemon.vault import VaultSigner
         except ImportError:
             raise SetupError(
-                "keys in Vault need the package hvac", "pip install 'oml[vault]'"
+                "keys in Vault need the package hvac", "Install it beside oml: pip install hvac."
             ) from None
         return VaultSigner(url)
     raise UsageError(
@@ -209,9 +209,15 @@ class Listener:
                 f"signer_socket {path!r} is no path for a socket",
                 f"Give an absolute path of at most {_LONGEST_SOCKET_PATH} bytes.",
             )
-        self._lock = os.open(
-            f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        try:
+            self._lock = os.open(
+                f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise SetupError(
+                f"{path}.lock cannot be made: {error.strerror}",
+                "Make the socket's directory and give it to omld's user, or set signer_socket.",
+            ) from None
         try:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -50,6 +50,8 @@ class Earlier:
     deployment_id: str
     root_key: bytes
     chains: Mapping[str, tuple[int, bytes]]
+    pinned: bool = False
+    """Whether that root key was given to it, or taken from the chain."""
 
 
 class KnownHead(NamedTuple):
