@@ -42,7 +42,7 @@ to oml_fleet;
 grant execute on function oml.impersonated(uuid) to oml_kernel;
 grant execute on function
   oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint, bytea),
-  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.rotate_chains(bytea), oml.lock_provider()
+  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.begin_rotation(bytea), oml.lock_provider()
 to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
