@@ -17,7 +17,7 @@ do $$
 begin
   perform oml_grant('clerk', 'globex');
   perform oml_grant('clerk', 'initech', principal => 'ada');
-  perform oml_grant('boss', 'globex', '{operate}');
+  perform oml_grant('boss', 'provider', '{operate}');
 end
 $$;
 create function pg_temp.journal() returns setof oml.journal language sql security definer as 'select * from oml.journal';

@@ -189,6 +189,23 @@ def test_a_rotation_does_not_freeze_the_deployment_for_one_open_append(system: S
     expect_verified(system)
 
 
+def test_the_time_for_all_locks_of_a_rotation_is_one(system: System) -> None:
+    names = ("acme", "globex", "initech")
+    prepare(system, *names)
+    holders = [system.connect("app", autocommit=False) for _ in names]
+    for holder, tenant in zip(holders, names, strict=True):
+        append(holder, 1, tenant)
+    with ThreadPoolExecutor(1) as pool:
+        rotation = rotation_behind(system, pool, holders[0], make_key(system, "second")[0])
+        for holder in holders:  # each is let go well before the limit of a single wait
+            time.sleep(2.5)
+            holder.commit()
+        with pytest.raises(psycopg.Error) as given_up:
+            rotation.result(PATIENCE_S)
+    assert given_up.value.sqlstate == "OM119"
+    expect_verified(system)
+
+
 def test_a_tenant_created_while_a_rotation_waits_is_rotated_too(system: System) -> None:
     app = prepare(system)
     before = root(system)

@@ -144,7 +144,8 @@ def pooled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             system.superuser.execute(
                 "select oml_grant(%s, 'acme', principal => %s)", (PEOPLE, principal)
             )
-        system.bind(SUPPORT, "acme", ("append", "operate"))
+        system.bind(SUPPORT, "acme", ("append",))
+        system.bind(SUPPORT, "provider", ("operate",))
         yield system
 
 
