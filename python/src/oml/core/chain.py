@@ -501,7 +501,7 @@ class Provider(Chain):
         return None
 
     def _rotate(self, seq: int, signer: bytes, rotated: dict[str, Any]) -> str | None:
-        """Take in a ``key.rotated``: the successor takes over and by its link vouches for the pages."""
+        """Take in a ``key.rotated``: the successor takes over and vouches for the pages."""
         assert self.key_ring is not None
         rotation, now = self._rotation, self.key_ring.eras[-1]
         if rotation is None:
