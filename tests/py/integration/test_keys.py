@@ -273,15 +273,31 @@ def test_rotations_under_writers_lose_nothing_and_break_no_chain(system: System)
                 written += 21
         return written
 
+    def found() -> int:
+        """Make tenants and append to each at once: a rotation must not overlook a newborn."""
+        born = 0
+        with (
+            psycopg.connect(system.dsn("postgres"), autocommit=True) as founder,
+            psycopg.connect(system.dsn("app"), autocommit=True) as connection,
+        ):
+            while not stop.is_set():
+                with founder.transaction():
+                    value(founder, "select oml_create_tenant(%s)", f"born-{born}")
+                    value(founder, "select oml_grant('app', %s)", f"born-{born}")
+                append(connection, 1, f"born-{born}")
+                born += 1
+        return born
+
     with ThreadPoolExecutor(4) as pool:
         writers = {t: pool.submit(write, t) for t in tenants}
+        founder = pool.submit(found)
         try:
             for signer in signers:
                 value(system.superuser, ROTATE, signer)
-                system.make(f"born-with-{signer[-5]}")
         finally:
             stop.set()
         written = {t: future.result(PATIENCE_S) for t, future in writers.items()}
+        written |= {f"born-{n}": 1 for n in range(founder.result(PATIENCE_S))}
     for tenant, count in written.items():
         assert len(kids(system, tenant)) == count + 1
     expect_verified(system)
