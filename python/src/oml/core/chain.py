@@ -158,7 +158,8 @@ class Chain:
     """Verify one tenant's chain, fed row by row in seq order.
 
     ``key_ring`` says which key must have signed each seq. ``deployment_id`` and ``tenant_id`` are
-    16 bytes, ``tenant`` the name to report.
+    16 bytes, ``tenant`` the name to report. ``proved_before`` is a (seq, SHA-256) that an earlier
+    verification found; set before any row is fed, the event there must still be that one.
     """
 
     declares = False
@@ -187,10 +188,6 @@ class Chain:
         """
         self.events = events
         self.head = head
-
-    def expect_hash(self, seq: int, digest: bytes) -> None:
-        """Insist, before any row is fed, that the event at ``seq`` has this SHA-256."""
-        self.proved_before = (seq, digest)
 
     def fail(self, seq: int, fault: Fault, reason: str) -> None:
         """Record the chain's first fault; later ones are not recorded."""
