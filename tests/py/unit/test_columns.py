@@ -125,8 +125,7 @@ def test_a_chain_may_be_begun_anywhere(after: int) -> None:
 @pytest.mark.parametrize("digest", [ROWS[3]["hash"], bytes(32)])
 def test_an_event_proved_earlier_must_be_there(digest: bytes) -> None:
     one, other = verifier(), verifier()
-    one.expect_hash(4, digest)
-    other.expect_hash(4, digest)
+    one.proved_before = other.proved_before = (4, digest)
     chain.verify_rows(one, ROWS)
     prove_rows(other, table(ROWS))
     assert one.finding == other.finding
@@ -174,6 +173,26 @@ def test_json_printed_in_another_way_is_left_to_the_slow_path_and_proved() -> No
     rows[2]["payload"] = json.dumps(json.loads(rows[2]["payload"]), indent=1)
     assert compared(rows) == [index != 2 for index in range(len(rows))]
     assert both(rows).finding is None
+
+
+TEXTS = [f.column for f in envelope.FIELDS if f.kind == "text"] + ["payload"]
+
+
+@pytest.mark.parametrize("column", TEXTS)
+@pytest.mark.parametrize("at", [0, 2, 6])
+def test_a_text_that_is_not_utf8_is_a_finding_at_its_seq(column: str, at: int) -> None:
+    page = table(ROWS)
+    raw = [None if v is None else v.encode() for v in page[column].to_pylist()]
+    raw[at] = b"\xff"
+    spoiled = pa.array(raw, pa.binary()).view(pa.string())
+    page = page.set_column(page.schema.get_field_index(column), column, spoiled)
+    one, other = verifier(), verifier()
+    chain.verify_rows(one, [columns.row(page, index) for index in range(len(ROWS))])
+    prove_rows(other, page)
+    assert other.finding is not None
+    assert one.finding == other.finding
+    assert (other.finding.seq, other.finding.fault) == (at + 1, chain.Fault.COLUMN_MISMATCH)
+    assert f" {column} " in other.finding.reason
 
 
 # --- whatever comes --------------------------------------------------------------------------

@@ -158,7 +158,8 @@ class Chain:
     """Verify one tenant's chain, fed row by row in seq order.
 
     ``key_ring`` says which key must have signed each seq. ``deployment_id`` and ``tenant_id`` are
-    16 bytes, ``tenant`` the name to report.
+    16 bytes, ``tenant`` the name to report. ``proved_before`` is a (seq, SHA-256) that an earlier
+    verification found; set before any row is fed, the event there must still be that one.
     """
 
     declares = False
@@ -187,10 +188,6 @@ class Chain:
         """
         self.events = events
         self.head = head
-
-    def expect_hash(self, seq: int, digest: bytes) -> None:
-        """Insist, before any row is fed, that the event at ``seq`` has this SHA-256."""
-        self.proved_before = (seq, digest)
 
     def fail(self, seq: int, fault: Fault, reason: str) -> None:
         """Record the chain's first fault; later ones are not recorded."""
@@ -300,6 +297,7 @@ def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str
     """Name the first column that differs from the envelope, or None.
 
     UUIDs come as UUID or as their text, ``occurred_at`` as microseconds, ``payload`` as JSON text.
+    Any text may come as its bytes, in UTF-8 if a superuser has not stored others there.
     """
     for column in PROJECTED:
         signed, stored = decoded.fields.get(column), row[column]
@@ -308,6 +306,8 @@ def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str
             stored = None if stored is None else str(stored)
         elif isinstance(stored, (bytearray, memoryview)):
             stored = bytes(stored)
+        if isinstance(signed, str) and isinstance(stored, bytes):
+            signed = signed.encode("utf-8")
         if signed != stored:
             return column
     if _raw(row["kid"]) != decoded.kid:
@@ -320,14 +320,15 @@ def _raw(value: bytes | bytearray | memoryview | None) -> bytes:
     return b"" if value is None else bytes(value)
 
 
-def _same_json(signed: bytes, stored: str | None) -> bool:
+def _same_json(signed: bytes, stored: str | bytes | bytearray | memoryview | None) -> bool:
     """Compare as JSON values: PostgreSQL may print the same jsonb differently one day."""
     if stored is None:
         return False
-    if signed == stored.encode("utf-8"):
+    raw = stored.encode("utf-8") if isinstance(stored, str) else bytes(stored)
+    if signed == raw:
         return True
     try:
-        return bool(_json(signed.decode("utf-8")) == _json(stored))
+        return bool(_json(signed.decode("utf-8")) == _json(raw.decode("utf-8")))
     except (ValueError, ArithmeticError, RecursionError):
         return False
 

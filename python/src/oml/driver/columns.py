@@ -58,12 +58,24 @@ def expect(page: pa.Table, tenant_id: bytes, deployment_id: bytes) -> Expected:
 
 
 def row(page: pa.Table, index: int) -> dict[str, Any]:
-    """Return one row of a page as oml.core.chain reads it."""
-    at = page.schema.get_field_index("occurred_at")
-    one = page.slice(index, 1)
-    one = one.set_column(at, "occurred_at", one["occurred_at"].cast(pa.int64()))
-    found: dict[str, Any] = one.to_pylist()[0]
+    """Return one row of a page as oml.core.chain reads it.
+
+    Its texts are bytes if one of them is not UTF-8, which a superuser can store.
+    """
+    one = _cast(page.slice(index, 1), "occurred_at", pa.int64())
+    try:
+        found: dict[str, Any] = one.to_pylist()[0]
+    except UnicodeDecodeError:
+        for field in page.schema:
+            if pa.types.is_string(field.type):
+                one = _cast(one, field.name, pa.binary())
+        found = one.to_pylist()[0]
     return found
+
+
+def _cast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, name, table[name].cast(kind))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
@@ -183,8 +195,7 @@ def _sized(values: pa.Array, size: int) -> pa.Array:
 def _encoded(field: envelope.Field, key: bytes, column: pa.Array) -> tuple[pa.Array, ...]:
     """Return the key and value of one field, in one part or two; null where it does not fit."""
     if field.kind == "text" or field.column == "payload":
-        column.validate(full=True)  # that it is UTF-8
-        raw = column.cast(pa.binary())
+        raw = _utf8(column)
         major = cbor.TEXT if field.kind == "text" else cbor.BYTES
         return _head(key, major, pc.binary_length(raw)), raw
     if field.kind == "bytes":
@@ -194,6 +205,24 @@ def _encoded(field: envelope.Field, key: bytes, column: pa.Array) -> tuple[pa.Ar
     if field.column == "occurred_at":
         return (_join(key + b"\x1b", _big_endian(column.cast(pa.int64()))),)
     return (_small(key, column),)
+
+
+def _utf8(column: pa.Array) -> pa.Array:
+    """Return texts as their bytes; null for one that is not UTF-8."""
+    raw = column.cast(pa.binary())
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([value if _is_utf8(value) else None for value in raw.to_pylist()], raw.type)
+    return raw
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _small(key: bytes, column: pa.Array) -> pa.Array:
