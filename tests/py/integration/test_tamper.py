@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -465,6 +466,29 @@ def test_bytes_that_are_no_text_on_the_provider_chain_are_named(
     expected = ("provider", 2, Fault.COLUMN_MISMATCH)
     assert by_sql(unguarded) == expected
     assert by_command_line(unguarded, "--jobs", jobs) == expected
+
+
+def test_a_tenants_name_that_is_no_text_is_found_and_named(unguarded: Victim) -> None:
+    unguarded.superuser.execute("alter table oml.tenant drop constraint tenant_name_check")
+    unguarded.execute(
+        "update oml.tenant set name = '\\xff'::bytea::text where tenant_id = %s", unguarded.acme
+    )
+    expected = ("acme", 1, Fault.CHAIN_MISSING)
+    assert by_sql(unguarded) == expected
+    assert by_command_line(unguarded) == expected
+
+
+def test_a_deployment_whose_id_is_no_text_is_refused(unguarded: Victim) -> None:
+    unguarded.superuser.execute("alter table oml.setting disable trigger all")
+    unguarded.execute(
+        "update oml.setting set value = '\\xff'::bytea::text where name = 'deployment_id'"
+    )
+    with pytest.raises(psycopg.Error):
+        by_sql(unguarded)
+    assert unguarded.superuser.execute("select 1").fetchone() == (1,)
+    done = unguarded.system.oml("verify", "--json")
+    assert done.returncode == 2
+    assert "which is no id" in json.loads(done.stderr)["error"]
 
 
 @pytest.mark.parametrize("setting", ["client_encoding = 'LATIN1'", "backslash_quote = off"])

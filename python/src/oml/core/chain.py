@@ -162,9 +162,6 @@ class Chain:
     verification found; set before any row is fed, the event there must still be that one.
     """
 
-    declares = False
-    """Whether what an event says bears on those that follow."""
-
     def __init__(
         self, tenant: str, tenant_id: bytes, deployment_id: bytes, key_ring: KeyRing | None
     ) -> None:
@@ -188,6 +185,13 @@ class Chain:
         """
         self.events = events
         self.head = head
+
+    def declares(self, kind: bytes) -> bool:
+        """Tell whether feed() must see the next event, of this type, for what it says.
+
+        What any other says bears on none that follow, so proving it is enough.
+        """
+        return False
 
     def fail(self, seq: int, fault: Fault, reason: str) -> None:
         """Record the chain's first fault; later ones are not recorded."""
@@ -374,6 +378,9 @@ class _Rotation(NamedTuple):
         return "key.retired" if self.page < self.pages else "key.rotated"
 
 
+_DECLARING = frozenset((b"key.issued", b"key.retired", b"key.rotated", b"tenant.created"))
+
+
 class Provider(Chain):
     """Verify the provider chain and learn from it the keys issued and the tenants created.
 
@@ -381,13 +388,15 @@ class Provider(Chain):
     pins that key (32 bytes, obtained out of band); None trusts the first one found.
     """
 
-    declares = True
-
     def __init__(self, provider_id: bytes, root_key: bytes | None = None) -> None:
         super().__init__("provider", provider_id, provider_id, None)
         self.root_key = root_key
         self.tenants: list[Created] = []
         self._rotation: _Rotation | None = None
+
+    def declares(self, kind: bytes) -> bool:
+        """Tell whether the next event is one that _declare() has anything to say of."""
+        return self._rotation is not None or kind in _DECLARING
 
     def feed(self, row: Mapping[str, Any]) -> envelope.Envelope | None:
         """Check the next row and take in what it declares."""

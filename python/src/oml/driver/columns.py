@@ -29,13 +29,14 @@ _COLUMNS = tuple(f.column for f in envelope.FIELDS if f.column not in ("version"
 
 
 class Expected(NamedTuple):
-    """A page's rows as lists: seq, hash and prev_hash as stored, the signed message or None.
+    """A page's rows as lists: columns as stored, type as bytes, the signed message or None.
 
     A message is the signature followed by the Sig_structure, as libsodium opens it. It is None
     where the envelope is not the one that the columns call for.
     """
 
     seqs: list[int]
+    types: list[bytes]
     kids: list[bytes]
     prevs: list[bytes]
     hashes: list[bytes]
@@ -49,6 +50,7 @@ def expect(page: pa.Table, tenant_id: bytes, deployment_id: bytes) -> Expected:
     stored = columns["envelope"]
     return Expected(
         columns["seq"].to_pylist(),
+        columns["type"].cast(pa.binary()).to_pylist(),
         columns["kid"].to_pylist(),
         columns["prev_hash"].to_pylist(),
         columns["hash"].to_pylist(),

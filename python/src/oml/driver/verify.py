@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow, dict_row
 
 from oml.core.cbor import MalformedError
@@ -169,12 +171,20 @@ def _plan(
     return Plan(stretches, provider.deployment_id, provider.key_ring, segment_rows)
 
 
+class _AnyText(Loader):
+    """Loads text that a superuser may have made no UTF-8: then it equals no name and no id."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode("utf-8", "replace")
+
+
 def _begin(connection: psycopg.Connection[TupleRow]) -> tuple[str, dict[str, KnownHead]]:
     """Return the deployment's id and {tenant id: what is known of its chain's end}."""
 
     def rows(query: str, *parameters: Any) -> list[dict[str, Any]]:
         try:
             with connection.cursor(row_factory=dict_row) as cursor:
+                cursor.adapters.register_loader("text", _AnyText)
                 return cursor.execute(query.encode(), parameters).fetchall()
         except psycopg.Error as error:
             raise from_postgres(error) from None
