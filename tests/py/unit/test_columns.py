@@ -467,11 +467,11 @@ def test_only_what_declares_something_is_gone_through_one_by_one(
 
 
 def test_what_stands_between_the_pages_of_a_rotation_is_found_in_both_ways() -> None:
-    rows = provider_rows(["tenant", "rotate"], 1)
+    rows = provider_rows(["tenant", "tenant", "rotate"], 1)
     pages = [at for at, row in enumerate(rows) if row["type"] == "key.retired"]
     assert len(pages) == 2
     between = pages[-1]
-    rows[between] = resign(rows[between], KEYS[0], type=PLAIN_TYPES[0])
+    rows[between] = resign(rows[between], ROOT, type=PLAIN_TYPES[0])
     for page_rows in (1, 2, 9):
         verdict, _, _ = both_of_provider(rows, page_rows, None)
         assert verdict.finding is not None
