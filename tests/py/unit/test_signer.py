@@ -330,6 +330,21 @@ def test_of_racing_first_wraps_all_use_one_kek(key_file: Path) -> None:
     assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
 
 
+def test_a_directory_that_another_makes_meanwhile_is_no_kek_yet(
+    key_file: Path, file_signer: signer.FileSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def late(path: str, mode: int) -> None:
+        mkdir(path, mode)
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    wrapped = file_signer.wrap(KEK, b"secret", b"")
+    assert file_signer.unwrap(KEK, wrapped, b"") == b"secret"
+    assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
+
+
 # --- the client of omld ----------------------------------------------------------------------
 
 Reply = Callable[[socket.socket, bytes], None]

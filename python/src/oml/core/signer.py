@@ -6,6 +6,7 @@ as such: a signer makes the Sig_structure itself, around the payload and under t
 of an OML event, so that a signature of its keys is never anything but that of an event.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -201,7 +202,8 @@ class FileSigner:
         with self._making:
             try:
                 if not os.path.isdir(directory):
-                    os.mkdir(directory, 0o700)
+                    with contextlib.suppress(FileExistsError):  # another was faster
+                        os.mkdir(directory, 0o700)
                     keys.sync_directory(os.path.dirname(directory))
                 self._require_kek_directory(directory)
                 keys.write_new(path, _urandom(_KEK_BYTES))
