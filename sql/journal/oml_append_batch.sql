@@ -115,8 +115,8 @@ begin
           e.n, e.type, t.schema_version, e.payload, t.pii_class, e.operation, e.app_version, e.caused_by,
           e.invocation_id, e.entity_type, e.entity_id, e.subject_id, e.idempotency_key,
           case when e.idempotency_key is not null then sha256(convert_to(jsonb_build_array(
-            e.type, e.schema_version, e.payload, e.operation, e.app_version, e.caused_by, e.invocation_id,
-            e.entity_type, e.entity_id, e.subject_id
+            c.auth, e.type, e.schema_version, e.payload, e.operation, e.app_version, e.caused_by,
+            e.invocation_id, e.entity_type, e.entity_id, e.subject_id
           )::text, 'UTF8')) end
         )::oml.batch_item as item
       from event e
