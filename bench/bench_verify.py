@@ -28,6 +28,7 @@ from oml.driver.verify import verify
 EVENTS = 200_000
 FIRST = 50_000  # the smaller size at which memory is measured
 REQUIRED = 0.8
+MOST_GROWTH = 1.25  # of memory, from the smaller size to the larger
 
 _PEAK = """
 import resource, sys
@@ -152,7 +153,7 @@ def main() -> int:
                 return events / took
 
             found = common.pairs(verified, bare.run)
-    return common.finish(
+    status = common.finish(
         "verify",
         "verify_vs_libsodium",
         found,
@@ -165,8 +166,13 @@ def main() -> int:
             "b_cpu_us_each": round(statistics.median(bare.cpu_us), 1),
             "processes": cores,
             "peak_mib_of_largest_process": {str(FIRST): small, str(EVENTS): large},
+            "most_growth": MOST_GROWTH,
         },
     )
+    if large > small * MOST_GROWTH:
+        print(f"memory grew from {small} to {large} MiB: it is not constant", file=sys.stderr)
+        return 1
+    return status
 
 
 if __name__ == "__main__":

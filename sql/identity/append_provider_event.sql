@@ -5,12 +5,12 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  operator record := oml.operator();
 begin
   return oml.append_event(
     (select s.value from oml.setting s where s.name = 'deployment_id')::uuid,
-    type, 1, payload, 'none', session_user::text,
-    case when (select r.rolsuper from pg_roles r where r.rolname = session_user)
-      then 'superuser' else 'membership:operate' end,
+    type, 1, payload, 'none', operator.principal, operator.auth,
     caused_by => append_provider_event.caused_by
   );
 end

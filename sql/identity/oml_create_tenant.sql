@@ -35,7 +35,7 @@ begin
       'tenant_id', created.tenant_id, 'seq', created.seq,
       'event_id', created.event_id, 'hash', encode(created.hash, 'hex')
     )),
-    'none', session_user::text, 'tenant.created', caused_by => created.event_id
+    'none', (oml.operator()).principal, 'tenant.created', caused_by => created.event_id
   );
   return tenant_id;
 end

@@ -5,19 +5,8 @@ volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  own boolean;
 begin
-  if current_setting('transaction_read_only')::bool then
-    perform oml.refuse_read_only();
-  end if;
-  perform oml.require_genesis();
-  unlisten oml_restricted; -- fails inside maintenance that runs another's code: see oml_append
-  select i.login = session_user into own
-  from oml.impersonation i where i.session_id = oml_end_impersonation.session_id;
-  if own is not true then
-    perform oml.require_provider('operate');
-  end if;
+  perform oml.require_operator();
   update oml.impersonation i set ended_at = clock_timestamp()
   where i.session_id = oml_end_impersonation.session_id and i.ended_at is null;
   if not found then
@@ -28,4 +17,4 @@ begin
 end
 $$;
 comment on function @extschema@.oml_end_impersonation(uuid)
-  is 'End an impersonation session, one''s own or, with operate on the provider, anybody''s; false when there was none to end.';
+  is 'End an impersonation session, one''s own or anybody''s, journalled on the provider chain; false when there was none to end. Needs operate on the provider.';

@@ -1,3 +1,4 @@
+-- An operator's verb, not a tenant's: it is journalled on the provider chain, which it so locks.
 create function @extschema@.oml_impersonate(
   tenant text,
   principal text,
@@ -16,12 +17,9 @@ declare
   by_principal text;
   started_at timestamptz := clock_timestamp();
 begin
-  if current_setting('transaction_read_only')::bool then
-    perform oml.refuse_read_only();
-  end if;
-  perform oml.require_genesis();
-  unlisten oml_restricted; -- fails inside maintenance that runs another's code: see oml_append
-  by_principal := oml.require_impersonator(tenant, principal);
+  perform oml.require_operator();
+  by_principal := (oml.operator()).principal;
+  perform oml.require_impersonable(tenant, principal);
   if octet_length(btrim(reason)) is null or octet_length(btrim(reason)) not between 1 and 512 then
     raise exception using
       errcode = 'OM134', message = 'an impersonation needs a reason of 1 to 512 bytes',
@@ -42,4 +40,4 @@ begin
 end
 $$;
 comment on function @extschema@.oml_impersonate(text, text, text, interval)
-  is 'Begin an impersonation session, journalled on the provider chain, and return its id for oml_use(impersonation => …). Needs operate on the tenant or the provider.';
+  is 'Begin an impersonation session, journalled on the provider chain, and return its id for oml_use(impersonation => …). Needs operate on the provider.';

@@ -1,5 +1,6 @@
--- Not granted to anyone: a superuser runs it, as it may name the signer. key.issued is signed by the key
--- in force, key.retired by the new one, which so proves that it is there (docs/explanation/chain.md).
+-- Not granted to anyone: a superuser runs it, as it may name the signer. Two keys take part, so that
+-- neither can do it alone: the one in force names its successor and the end of every chain, and the
+-- successor signs that it takes over from there (docs/explanation/chain.md).
 create function @extschema@.oml_rotate_signing_key(signer text default null, kid text default null)
 returns text
 language plpgsql
@@ -10,8 +11,8 @@ as $$
 declare
   new_signer text;
   public_key bytea;
-  rotated record;
-  retired oml.receipt;
+  new_kid text;
+  old_kid bytea;
 begin
   perform oml.require_genesis();
   if current_setting('transaction_read_only')::bool then
@@ -27,19 +28,13 @@ begin
   end if;
   select coalesce(oml_rotate_signing_key.signer, s.value) into new_signer from oml.setting s where s.name = 'signer';
   public_key := oml.signer_public_key(new_signer, decode(kid, 'hex'));
-  rotated := oml.rotate_chains(public_key);
+  new_kid := encode(substr(sha256(public_key), 1, 8), 'hex');
+  old_kid := oml.begin_rotation(public_key);
   perform @extschema@.oml_configure('signer', new_signer);
-  for page in 1 .. cardinality(rotated.last) loop
-    retired := oml.append_provider_event('key.retired', jsonb_build_object(
-      'kid', encode(rotated.old_kid, 'hex'), 'purpose', 'signing',
-      'successor', encode(substr(sha256(public_key), 1, 8), 'hex'),
-      'page', page, 'pages', cardinality(rotated.last), 'last', rotated.last[page]
-    ));
-    if page = 1 then
-      update oml.key k set retired_seq = retired.seq where k.kid = rotated.old_kid;
-    end if;
-  end loop;
-  return encode(substr(sha256(public_key), 1, 8), 'hex');
+  perform oml.append_provider_event('key.rotated', jsonb_build_object(
+    'kid', new_kid, 'predecessor', encode(old_kid, 'hex')
+  ));
+  return new_kid;
 end
 $$;
 comment on function @extschema@.oml_rotate_signing_key(text, text)

@@ -4,6 +4,3 @@ create type oml.batch_item as (
   idempotency_key text, request_digest bytea
 );
 comment on type oml.batch_item is 'One event of a batch after its checks: its place among the receipts, and what append_event takes.';
-
-create type oml.batch_receipt as (n int, tenant_id uuid, seq bigint, event_id uuid, hash bytea);
-comment on type oml.batch_receipt is 'The receipt of the n-th event of a batch.';

@@ -77,14 +77,14 @@ begin
   -- The request as it was made: a retry is the same call, whatever the catalogue says by then.
   if idempotency_key is not null then
     request_digest := sha256(convert_to(jsonb_build_array(
-      type, schema_version, payload, operation, app_version, caused_by, invocation_id, entity_type,
+      caller.auth, type, schema_version, payload, operation, app_version, caused_by, invocation_id, entity_type,
       entity_id, subject_id
     )::text, 'UTF8'));
   end if;
   refused := caller.schema_version is null or caller.reserved
     or jsonb_typeof(payload) is distinct from 'object'
     or not payload ?& caller.required_keys
-    or octet_length(payload::text) > caller.max_bytes;
+    or octet_length(convert_to(payload::text, 'UTF8')) > caller.max_bytes;
   if not refused and caller.schema_digest is not null then
     violations := oml.schema_violations(type, caller.schema_version, caller.schema_digest, payload::text);
     refused := violations is not null;
@@ -101,7 +101,9 @@ begin
       caller.required_keys, caller.max_bytes, violations
     );
   end if;
-  if octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key)) > 2048 then
+  -- convert_to, because a session can hold text that is not valid in its encoding, and a row with such
+  -- text could be dumped but not restored.
+  if octet_length(convert_to(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key), 'UTF8')) > 2048 then
     raise exception using
       errcode = 'OM016',
       message = 'the claims beside the payload are longer than 2048 bytes together',

@@ -1,5 +1,5 @@
 -- What each owner may do to each table, and nobody else anything. UPDATE of chain_head is there for
--- SELECT … FOR UPDATE alone; its guard refuses the update itself.
+-- SELECT … FOR UPDATE alone; its guard lets kid change and nothing else.
 create function oml.attach_grants()
 returns void
 language plpgsql

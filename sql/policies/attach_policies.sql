@@ -30,7 +30,7 @@ begin
       ('chain_head', 'kernel_read', 'select', 'oml_kernel', this_tenant),
       ('chain_head', 'kernel_lock', 'update', 'oml_kernel', this_tenant),
       ('chain_head', 'fleet_all', 'all', 'oml_fleet', 'true'),
-      ('key', 'owner_all', 'all', 'oml_owner', 'true'),
+      ('key', 'owner_insert', 'insert', 'oml_owner', 'true'),
       ('key', 'fleet_all', 'all', 'oml_fleet', 'true'),
       ('impersonation', 'fleet_all', 'all', 'oml_fleet', 'true'),
       ('membership', 'kernel_read', 'select', 'oml_kernel', 'login = session_user'),

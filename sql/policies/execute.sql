@@ -36,13 +36,14 @@ to oml_daemon;
 -- Between the three owners.
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
-  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
+  oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
+  oml.transaction_mark(), oml.refuse_caller(text, text, text[], uuid),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
 to oml_fleet;
 grant execute on function oml.impersonated(uuid) to oml_kernel;
 grant execute on function
   oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint, bytea),
-  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.rotate_chains(bytea), oml.lock_provider()
+  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.begin_rotation(bytea), oml.lock_provider(), oml.operator()
 to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),

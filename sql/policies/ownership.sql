@@ -5,8 +5,8 @@ declare
   fleet constant text[] := array[
     'append_provider_event', 'create_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
     'oml_retire_event_type', 'oml_fold_check',
-    'issue_key', 'oml_issue_key', 'oml_retire_key', 'oml_keys', 'rotate_chains', 'lock_provider',
-    'impersonated', 'require_impersonator', 'oml_impersonate', 'oml_end_impersonation',
+    'issue_key', 'oml_issue_key', 'oml_retire_key', 'oml_keys', 'lock_timeout_until', 'lock_chains', 'begin_rotation', 'lock_provider',
+    'operator', 'impersonated', 'require_impersonable', 'oml_impersonate', 'oml_end_impersonation',
     'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end',
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
     'lake_unqueued'

@@ -86,17 +86,16 @@ class Scribe:
         return self.provide("key.issued", payload, **fields)
 
     def ends(self) -> dict[str, list[Any]]:
-        """Return seq and hash of each chain's last event, as a rotation has them."""
-        provider = str(uuid.UUID(bytes=self.deployment_id))
-        chains = {provider: self.provider, **self.chains}
-        return {t: [len(c), c[-1]["hash"].hex()] for t, c in chains.items()}
+        """Return seq and hash of each tenant's last event, as a rotation has them."""
+        return {t: [len(c), c[-1]["hash"].hex()] for t, c in self.chains.items()}
 
     def rotation(
         self, successor: keys.SigningKey, tenants_a_page: int = 99
     ) -> list[dict[str, Any]]:
         """Return the payloads of a rotation to ``successor``, one a page."""
         last = list(self.ends().items())
-        cut = [last[at : at + tenants_a_page] for at in range(0, len(last), tenants_a_page)]
+        starts = range(0, len(last) or 1, tenants_a_page)
+        cut = [last[at : at + tenants_a_page] for at in starts]
         return [
             {
                 "kid": self.key.kid.hex(),
@@ -110,11 +109,16 @@ class Scribe:
         ]
 
     def rotate(self, successor: keys.SigningKey, tenants_a_page: int = 99) -> None:
-        """Write a rotation, signed by its successor, who signs from now on."""
-        pages = self.rotation(successor, tenants_a_page)
-        self.key = successor
-        for page in pages:
+        """Write a rotation to a successor, who signs from its end on."""
+        for page in self.rotation(successor, tenants_a_page):
             self.provide("key.retired", page)
+        self.take_over(successor)
+
+    def take_over(self, successor: keys.SigningKey) -> None:
+        """Write the end of a rotation, signed by the successor, who signs from now on."""
+        rotated = {"kid": successor.kid.hex(), "predecessor": self.key.kid.hex()}
+        self.key = successor
+        self.provide("key.rotated", rotated)
 
     def provide(self, kind: str, payload: Any, **fields: Any) -> Row:
         """Write an event on the provider chain."""

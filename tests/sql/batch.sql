@@ -19,7 +19,7 @@ begin
   perform oml_grant('clerk', 'globex');
   perform oml_grant('clerk', 'initech', principal => 'ada');
   perform oml_grant('desk', 'globex');
-  perform oml_grant('boss', 'globex', '{operate}');
+  perform oml_grant('boss', 'provider', '{operate}');
 end
 $$;
 create function pg_temp.journal() returns setof oml.journal language sql security definer as 'select * from oml.journal';

@@ -127,7 +127,7 @@ select results_eq(
 select results_eq(
   'select type, reserved from oml.event_type order by type',
   $$ values ('event-type.registered', true), ('event-type.retired', true), ('impersonation.ended', true), ('impersonation.started', true), ('key.issued', true),
-       ('key.retired', true), ('membership.granted', true),
+       ('key.retired', true), ('key.rotated', true), ('membership.granted', true),
        ('membership.revoked', true), ('tenant.created', true), ('tenant.genesis', true) $$,
   'the catalogue holds the deployment''s own events and no other'
 );

@@ -14,19 +14,17 @@ do $$
 begin
   perform oml_grant('clerk', 'globex', principal => 'ada');
   perform oml_grant('clerk', 'initech', '{audit}', 'ada');
-  perform oml_grant('support', 'globex', '{operate}', 'Sue of Support');
-  perform oml_grant('other_support', 'initech', '{operate}');
+  perform oml_grant('support', 'globex', '{append}', 'own');
+  perform oml_grant('support', 'provider', '{operate}', 'Sue of Support');
+  perform oml_grant('other_support', 'globex', '{operate}');
   perform oml_grant('chief', 'provider', '{operate}');
 end
 $$;
+create function pg_temp.sessions() returns setof oml.impersonation language sql security definer as 'select * from oml.impersonation';
 select value as deployment from oml.setting where name = 'deployment_id' \gset
 select max(seq) as head from oml.journal where tenant_id = :'deployment' \gset
 
 set session authorization support;
-select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'', tenant => ''globex'')', 'OM001',
-  'login support is bound to no tenant it may append to', '%oml_grant(%', 'operate on a tenant is no permission to append'
-);
 select oml_impersonate('globex', 'ada', '  ticket 4711 ', interval '5 minutes') as session \gset
 select lives_ok(format('select oml_use(impersonation => %L)', :'session'), 'a session is used in a transaction');
 select oml_append('note.added', '{"n": 1}', idempotency_key => 'k') as receipt \gset
@@ -48,12 +46,22 @@ from oml.journal where tenant_id = :'globex' and seq = 2;
 select results_eq(
   format('select type, principal, writer, payload - %L from oml.journal where tenant_id = %L and seq > %s', 'expires_at', :'deployment', :'head'),
   format(
-    $$ values ('impersonation.started', 'support', 'support', jsonb_build_object(
+    $$ values ('impersonation.started', 'Sue of Support', 'support', jsonb_build_object(
          'session_id', %L, 'login', 'support', 'by_principal', 'Sue of Support', 'tenant_id', %L, 'tenant', 'globex',
          'principal', 'ada', 'reason', 'ticket 4711')) $$, :'session', :'globex'
   ),
   'and its beginning is journalled on the provider chain'
 );
+
+-- What was appended in the principal's name is not the principal's own request.
+savepoint as_clerk;
+set session authorization clerk;
+select oml_use('globex');
+select pg_temp.refused(
+  $$ select oml_append('note.added', '{"n": 1}', tenant => 'globex', idempotency_key => 'k') $$, 'OM014',
+  'idempotency key ''k'' was used for another request (seq 2)', '%', 'a key that was used under an impersonation stands for that request'
+);
+rollback to as_clerk;
 
 -- It is the login's own, for its tenant and principal.
 set session authorization other_support;
@@ -88,11 +96,20 @@ select pg_temp.refused(
 );
 rollback to before;
 reset session authorization;
-select oml_revoke('support', 'globex');
+select oml_revoke('support', 'provider');
 set session authorization support;
 select pg_temp.refused(
-  'select oml_append(''note.added'', ''{}'')', 'OM004', 'login support lacks the permission operate on tenant ''globex''', '%',
+  'select oml_append(''note.added'', ''{}'')', 'OM004', 'login support lacks the permission operate on the provider', '%',
   'the login has lost its own'
+);
+rollback to before;
+reset session authorization;
+select oml_revoke('support', 'provider', 'Sue of Support');
+select oml_grant('support', 'provider', '{operate}', 'Sam');
+set session authorization support;
+select pg_temp.refused(
+  'select oml_append(''note.added'', ''{}'')', 'OM004', 'login support lacks the permission operate on the provider', '%',
+  'who impersonates is no longer one of its principals'
 );
 rollback to before;
 select is(oml_end_impersonation(:'session'), true, 'it is ended by its login');
@@ -125,10 +142,10 @@ select pg_temp.refused(
   format('select oml_impersonate(%L, %L, %L, %L)', tenant, principal, reason, duration), code, message, '%', why
 )
 from (values
-  ('initech', 'ada', 'why', '1 hour', 'OM004', 'login support lacks the permission operate on tenant ''initech''', 'it takes operate on the tenant'),
-  ('nowhere', 'ada', 'why', '1 hour', 'OM004', 'login support lacks the permission operate on tenant ''nowhere''', 'a tenant that does not exist is refused alike'),
+  ('initech', 'ada', 'why', '1 hour', 'OM132', 'there is no principal ''ada'' to impersonate in tenant ''initech''', 'who may only audit cannot be impersonated to append'),
+  ('nowhere', 'ada', 'why', '1 hour', 'OM132', 'there is no principal ''ada'' to impersonate in tenant ''nowhere''', 'nor anybody in a tenant that does not exist'),
   ('globex', 'eve', 'why', '1 hour', 'OM132', 'there is no principal ''eve'' to impersonate in tenant ''globex''', 'the principal must exist'),
-  ('globex', 'Sue of Support', 'why', '1 hour', 'OM132', 'there is no principal ''Sue of Support'' to impersonate in tenant ''globex''', 'and be another''s'),
+  ('globex', 'own', 'why', '1 hour', 'OM132', 'there is no principal ''own'' to impersonate in tenant ''globex''', 'and be another''s'),
   ('globex', 'ada', null, '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'no reason'),
   ('globex', 'ada', '  ', '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'an empty reason'),
   ('globex', 'ada', repeat('x', 513), '1 hour', 'OM134', 'an impersonation needs a reason of 1 to 512 bytes', 'a long reason'),
@@ -136,12 +153,23 @@ from (values
   ('globex', 'ada', 'why', '25 hours', 'OM134', 'an impersonation of 25:00:00', 'more than a day'),
   ('globex', 'ada', 'why', null, 'OM134', 'an impersonation of no duration', 'for ever')
 ) r (tenant, principal, reason, duration, code, message, why);
+set session authorization other_support;
+select pg_temp.refused(
+  $$ select oml_impersonate('globex', 'ada', 'why') $$, 'OM004', 'login other_support lacks the permission operate on the provider', '%',
+  'operate on a tenant is not enough'
+);
+reset session authorization;
+select oml_grant('chief', 'provider', '{operate}', 'deputy');
 set session authorization chief;
 select pg_temp.refused(
-  $$ select oml_impersonate('initech', 'ada', 'why') $$, 'OM132', 'there is no principal ''ada'' to impersonate in tenant ''initech''', '%',
-  'who may only audit cannot be impersonated to append'
+  $$ select oml_impersonate('globex', 'ada', 'why') $$, 'OM136', 'login chief may act as several principals and named none', '%oml_use(%deputy%',
+  'an operator with several principals says as whom'
 );
-select isnt(oml_impersonate('globex', 'ada', 'why'), null::uuid, 'operate on the provider is enough for every tenant');
+select oml_use(principal => 'deputy');
+select oml_impersonate('globex', 'ada', 'why') as of_the_deputy \gset
+select is(
+  (select by_principal from pg_temp.sessions() where session_id = :'of_the_deputy'), 'deputy', 'and is named in the session'
+);
 set session authorization clerk;
 select throws_ok($$ select oml_impersonate('globex', 'ada', 'why') $$, '42501', null, 'outside oml_operator it cannot be called');
 reset session authorization;

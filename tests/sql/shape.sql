@@ -145,7 +145,7 @@ select set_eq(
   $$ select proname::text, pg_get_userbyid(proowner)::text from function where prosecdef $$,
   $$ values
     ('oml_append', 'oml_kernel'), ('oml_append_batch', 'oml_kernel'), ('oml_use', 'oml_kernel'),
-    ('oml_issue_key', 'oml_fleet'), ('oml_retire_key', 'oml_fleet'), ('oml_keys', 'oml_fleet'), ('rotate_chains', 'oml_fleet'), ('lock_provider', 'oml_fleet'),
+    ('oml_issue_key', 'oml_fleet'), ('oml_retire_key', 'oml_fleet'), ('oml_keys', 'oml_fleet'), ('begin_rotation', 'oml_fleet'), ('lock_provider', 'oml_fleet'), ('operator', 'oml_fleet'),
     ('oml_impersonate', 'oml_fleet'), ('oml_end_impersonation', 'oml_fleet'), ('impersonated', 'oml_fleet'), ('oml_rotate_signing_key', 'oml_owner'),
     ('append_event', 'oml_kernel'), ('require_audit', 'oml_kernel'),
     ('require_provider', 'oml_kernel'), ('deployment_id', 'oml_kernel'),

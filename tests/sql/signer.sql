@@ -293,9 +293,9 @@ select is(
   'the only key of a signer is that of its kid'
 );
 select pg_temp.refused(
-  format('select oml.signer_public_key(%L, %L)', 'file:' || :'signer', '\x0000000000000000'), 'OM034',
-  format('signer file:%s holds key %s, the deployment signs with 0000000000000000', :'signer', :'kid'),
-  'Put the deployment''s key back%', 'and of no other'
+  format('select oml.signer_public_key(%L, %L)', 'file:' || :'signer', '\x0000000000000000'), 'OM039',
+  format('signer file:%s does not hold key 0000000000000000, but %s', :'signer', :'kid'),
+  'Put the key back where the signer reads it%', 'and of no other'
 );
 
 -- OM037: the library that sees the key comes from the system alone.

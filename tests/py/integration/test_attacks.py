@@ -82,7 +82,8 @@ def test_no_function_that_a_group_role_may_call_runs_inside_anothers_maintenance
     system: System,
 ) -> None:
     prepare(system)
-    system.bind(SUPERUSER, "acme", ("append", "audit", "operate"))
+    system.bind(SUPERUSER, "acme", ("append", "audit"))
+    system.bind(SUPERUSER, "provider", ("operate",))
     mal = trapped(system, "perform 1;")
     session = value(system.superuser, "select oml_impersonate('acme', 'app', 'ticket 1')")
     attacks = [

@@ -160,7 +160,8 @@ def pooled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             system.superuser.execute(
                 "select oml_grant(%s, 'acme', principal => %s)", (PEOPLE, principal)
             )
-        system.bind(SUPPORT, "acme", ("append", "operate"))
+        system.bind(SUPPORT, "acme", ("append",))
+        system.bind(SUPPORT, "provider", ("operate",))
         with system.connect(BOTH) as desks:
             for tenant in ("acme", "globex"):
                 desks.execute(

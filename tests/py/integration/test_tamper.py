@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -395,6 +396,112 @@ def test_a_time_out_of_range_is_found_and_named(victim: Victim, time: str) -> No
     )
     assert by_sql(victim) == ("acme", 3, Fault.COLUMN_MISMATCH)
     assert by_command_line(victim) == ("acme", 3, Fault.COLUMN_MISMATCH)
+
+
+# --- bytes that are no text -------------------------------------------------------------------
+
+TEXTS = [f.column for f in envelope.FIELDS if f.kind == "text"]
+NO_TEXT = [b"\xff", b"a\x80", b"\xc3", b"\xed\xa0\x80", b"\\x\xff\\"]  # one is a surrogate's
+
+
+def store_bytes(victim: Victim, column: str, data: bytes) -> None:
+    """Put bytes into a text column of acme's event 3, or into its payload's only text."""
+    if column == "payload":
+        row = resign(victim.rows()[2], victim.key, payload=b'{"note": "########"}')
+        victim.write(row, 3)
+        kind = "jsonb"
+        value = "overlay(payload::bytea placing %s from position('########' in payload::bytea))"
+        data = data.ljust(8, b"#")
+    else:
+        kind, value = "text", "%s"
+    name = sql.Identifier(column).as_string(victim.superuser)
+    victim.execute(
+        f"update oml.journal set {name} = ({value})::{kind} where tenant_id = %s and seq = 3",
+        data,
+        victim.acme,
+    )
+
+
+@pytest.fixture
+def unguarded(victim: Victim) -> Victim:
+    """The victim when its superuser can take bytes for text, and no constraint is left."""
+    victim.superuser.execute("create cast (bytea as text) without function")
+    victim.superuser.execute("create cast (bytea as jsonb) without function")
+    victim.superuser.execute("create cast (jsonb as bytea) without function")
+    names = victim.superuser.execute(
+        "select conname from pg_constraint where conrelid = 'oml.journal'::regclass"
+        " and contype = 'c'"
+    ).fetchall()
+    for (name,) in names:
+        drop = sql.SQL("alter table oml.journal drop constraint {}").format(sql.Identifier(name))
+        victim.superuser.execute(drop)
+    return victim
+
+
+@pytest.mark.parametrize("column", [*TEXTS, "payload"])
+def test_bytes_that_are_no_text_are_found_and_named(unguarded: Victim, column: str) -> None:
+    for data in NO_TEXT:
+        with unguarded.superuser.transaction(force_rollback=True):
+            store_bytes(unguarded, column, data)
+            assert by_sql(unguarded) == ("acme", 3, Fault.COLUMN_MISMATCH), data
+
+
+@pytest.mark.parametrize("column", ["type", "principal", "subject_id", "impersonation", "payload"])
+def test_both_judges_name_the_column_that_holds_no_text(unguarded: Victim, column: str) -> None:
+    store_bytes(unguarded, column, b"\xff\xfe")
+    assert judged(unguarded) == ("acme", 3, Fault.COLUMN_MISMATCH)
+    row = unguarded.superuser.execute("select reason from oml_verify_chain('acme')").fetchone()
+    assert row == (f"column {column} differs from the envelope",)
+    assert row[0] in unguarded.system.oml("verify").stdout
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_bytes_that_are_no_text_on_the_provider_chain_are_named(
+    unguarded: Victim, jobs: str
+) -> None:
+    unguarded.execute(
+        "update oml.journal set principal = '\\xff'::bytea::text where tenant_id = %s and seq = 2",
+        unguarded.provider,
+    )
+    expected = ("provider", 2, Fault.COLUMN_MISMATCH)
+    assert by_sql(unguarded) == expected
+    assert by_command_line(unguarded, "--jobs", jobs) == expected
+
+
+def test_a_tenants_name_that_is_no_text_is_found_and_named(unguarded: Victim) -> None:
+    unguarded.superuser.execute("alter table oml.tenant drop constraint tenant_name_check")
+    unguarded.execute(
+        "update oml.tenant set name = '\\xff'::bytea::text where tenant_id = %s", unguarded.acme
+    )
+    expected = ("acme", 1, Fault.CHAIN_MISSING)
+    assert by_sql(unguarded) == expected
+    assert by_command_line(unguarded) == expected
+
+
+def test_a_deployment_whose_id_is_no_text_is_refused(unguarded: Victim) -> None:
+    unguarded.superuser.execute("alter table oml.setting disable trigger all")
+    unguarded.execute(
+        "update oml.setting set value = '\\xff'::bytea::text where name = 'deployment_id'"
+    )
+    with pytest.raises(psycopg.Error):
+        by_sql(unguarded)
+    assert unguarded.superuser.execute("select 1").fetchone() == (1,)
+    done = unguarded.system.oml("verify", "--json")
+    assert done.returncode == 2
+    assert "which is no id" in json.loads(done.stderr)["error"]
+
+
+@pytest.mark.parametrize("setting", ["client_encoding = 'LATIN1'", "backslash_quote = off"])
+def test_texts_are_proved_whatever_the_session_is_set_to(victim: Victim, setting: str) -> None:
+    app = victim.system.connect("app")
+    for text in ("Zoë", "\\x00", "a\\", "\\134", "'"):
+        app.execute(
+            "select oml_append('invoice.exported', %s, subject_id => %s)",
+            (Jsonb({"note": text}), text),
+        )
+    victim.superuser.execute(f"set {setting}".encode())
+    victim.superuser.execute("set standard_conforming_strings = off")
+    assert by_sql(victim) == ("acme", None, None)
 
 
 # --- the tenant's row ------------------------------------------------------------------------

@@ -383,6 +383,50 @@ def test_an_event_of_a_retired_key_is_named(victim: Victim, rotator: Rotator) ->
     assert victim.key.kid.hex() in acme["reason"]
 
 
+def test_an_earlier_proof_does_not_hide_that_a_rotation_found_another_event(
+    victim: Victim, rotator: Rotator
+) -> None:
+    last = victim.rows()[-1]
+    forged = resign(last, victim.key, principal="mallory")
+    victim.write(forged, last["seq"])
+    _, since = known(victim)
+    victim.write(last, last["seq"])
+    rotator.rotate()
+    assert later(victim, since)["acme"].finding is not None
+    victim.write(forged, last["seq"])
+    acme = later(victim, since)["acme"]
+    assert acme.finding is not None
+    assert (acme.finding.seq, acme.finding.fault) == (last["seq"], Fault.BROKEN_LINK)
+    assert acme == {v.tenant: v for v in verify(dsn(victim.system)).verdicts}["acme"]
+
+
+def test_an_earlier_proof_does_not_hide_that_a_rotation_found_fewer_events(
+    victim: Victim, rotator: Rotator
+) -> None:
+    _, since = known(victim)
+    tail = "from oml.journal where tenant_id = %s and seq >= 5"
+    victim.execute(f"create temp table tail as select * {tail}", victim.acme)
+    victim.execute(f"delete {tail}", victim.acme)
+    rotator.rotate()
+    victim.execute("insert into oml.journal select * from tail")
+    acme = later(victim, since)["acme"]
+    assert acme.finding is not None
+    assert (acme.finding.seq, acme.finding.fault) == (5, Fault.RETIRED_KEY)
+    assert acme == {v.tenant: v for v in verify(dsn(victim.system)).verdicts}["acme"]
+
+
+def test_after_a_rotation_still_only_what_is_new_is_read(victim: Victim, rotator: Rotator) -> None:
+    rotator.rotate()
+    append(victim.system, 2)
+    _, since = known(victim)
+    rotator.rotate()
+    append(victim.system, 3)
+    read: list[int] = []
+    found = verify(dsn(victim.system), jobs=1, since=since, progress=lambda n, _: read.append(n))
+    assert found.ok
+    assert read[-1] == found.verdicts[0].events + 3
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_happens_after_the_start_is_left_to_the_next_run(
     victim: Victim, rotator: Rotator, jobs: int

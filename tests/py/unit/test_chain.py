@@ -422,6 +422,19 @@ def test_a_signed_field_that_the_columns_do_not_show_is_found(
     found(prove(world), 3, expected)
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_texts_may_come_as_their_bytes(world: World, kind: Callable[[bytes], Any]) -> None:
+    texts = [f.column for f in envelope.FIELDS if f.kind == "text"] + ["payload"]
+    for row in world.acme:
+        row |= {c: kind(row[c].encode()) for c in texts if row[c] is not None}
+    assert prove(world).ok
+    for column in texts:
+        spoiled = [dict(row) for row in world.acme]
+        spoiled[2][column] = kind(bytes(spoiled[2][column])[:-1] + b"\xff")
+        finding = found(prove(World(world.scribe, spoiled)), 3, Fault.COLUMN_MISMATCH)
+        assert f" {column} " in finding.reason
+
+
 def test_a_changed_kid_column_is_found(world: World) -> None:
     world.acme[2]["kid"] = OTHER.kid
     assert " kid " in found(prove(world), 3, Fault.COLUMN_MISMATCH).reason

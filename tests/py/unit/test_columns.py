@@ -1,5 +1,6 @@
 """Proving a page by comparison says exactly what going through its rows says."""
 
+import itertools
 import json
 import uuid
 from copy import deepcopy
@@ -125,8 +126,7 @@ def test_a_chain_may_be_begun_anywhere(after: int) -> None:
 @pytest.mark.parametrize("digest", [ROWS[3]["hash"], bytes(32)])
 def test_an_event_proved_earlier_must_be_there(digest: bytes) -> None:
     one, other = verifier(), verifier()
-    one.expect_hash(4, digest)
-    other.expect_hash(4, digest)
+    one.proved_before = other.proved_before = (4, digest)
     chain.verify_rows(one, ROWS)
     prove_rows(other, table(ROWS))
     assert one.finding == other.finding
@@ -174,6 +174,26 @@ def test_json_printed_in_another_way_is_left_to_the_slow_path_and_proved() -> No
     rows[2]["payload"] = json.dumps(json.loads(rows[2]["payload"]), indent=1)
     assert compared(rows) == [index != 2 for index in range(len(rows))]
     assert both(rows).finding is None
+
+
+TEXTS = [f.column for f in envelope.FIELDS if f.kind == "text"] + ["payload"]
+
+
+@pytest.mark.parametrize("column", TEXTS)
+@pytest.mark.parametrize("at", [0, 2, 6])
+def test_a_text_that_is_not_utf8_is_a_finding_at_its_seq(column: str, at: int) -> None:
+    page = table(ROWS)
+    raw = [None if v is None else v.encode() for v in page[column].to_pylist()]
+    raw[at] = b"\xff"
+    spoiled = pa.array(raw, pa.binary()).view(pa.string())
+    page = page.set_column(page.schema.get_field_index(column), column, spoiled)
+    one, other = verifier(), verifier()
+    chain.verify_rows(one, [columns.row(page, index) for index in range(len(ROWS))])
+    prove_rows(other, page)
+    assert other.finding is not None
+    assert one.finding == other.finding
+    assert (other.finding.seq, other.finding.fault) == (at + 1, chain.Fault.COLUMN_MISMATCH)
+    assert f" {column} " in other.finding.reason
 
 
 # --- whatever comes --------------------------------------------------------------------------
@@ -309,3 +329,162 @@ def test_both_ways_say_the_same_of_every_bit(at: int) -> None:
         finding = both(rows).finding
         assert finding is not None
         assert finding.seq == at + 1
+
+
+# --- the provider chain ----------------------------------------------------------------------
+
+KEYS = [keys.from_seed(bytes(30) + bytes((1, n))) for n in range(8)]
+SIGNERS = {"seize": OTHER, "relapse": ROOT}
+PLAIN_TYPES = ["membership.granted", "event-type.registered", "impersonation.started"]
+
+
+def provider_rows(steps: list[str], tenants_a_page: int) -> list[Row]:
+    """Return a provider chain on which these things happened after its root key was issued."""
+    scribe = Scribe(ROOT)
+    scribe.issue(ROOT)
+    fresh = iter(KEYS)
+    for number, step in enumerate(steps):
+        if step == "tenant":
+            scribe.create(f"t{number}", uuid.UUID(int=number).bytes)
+        elif step == "standby":
+            scribe.issue(next(fresh, OTHER))
+        elif step == "withdraw":
+            key = next(fresh, OTHER)
+            scribe.issue(key)
+            scribe.provide(
+                "key.retired", {"kid": key.kid.hex(), "purpose": "signing", "successor": None}
+            )
+        elif step == "rotate":
+            for key in itertools.islice(fresh, 1):
+                scribe.issue(key)
+                scribe.rotate(key, tenants_a_page)
+        elif step in SIGNERS:
+            scribe.key = SIGNERS[step]
+        else:
+            scribe.provide(step, {"login": f"l{number}"}, **(PLAIN if number % 2 else OPTIONAL))
+    return scribe.provider
+
+
+def state(subject: chain.Provider) -> Any:
+    """Return everything that a verifier has learnt."""
+    ring = subject.key_ring
+    learnt = ring and (ring.root, ring.eras, ring.standby, ring.withdrawn)
+    return subject.verdict(), subject.tenants, learnt
+
+
+def both_of_provider(rows: list[Row], page_rows: int, earlier: tuple[int, bytes] | None) -> Any:
+    """Prove a provider chain in both ways, insist that they agree, and return its state."""
+    one, other = (chain.Provider(SCRIBE.deployment_id) for _ in range(2))
+    one.proved_before = other.proved_before = earlier
+    page = table(rows)
+    chain.verify_rows(one, [columns.row(page, index) for index in range(len(rows))])
+    for at in range(0, len(rows), page_rows):
+        if other.finding is None:
+            prove_rows(other, page.slice(at, page_rows))
+    found = state(other)
+    assert state(one) == found
+    return found
+
+
+STEPS = st.lists(
+    st.sampled_from([*PLAIN_TYPES, *PLAIN_TYPES, "tenant", "standby", "withdraw", "rotate"]),
+    max_size=12,
+)
+
+
+@BOUNDED
+@given(STEPS, st.integers(1, 3), st.integers(1, 9))
+def test_both_ways_learn_the_same_of_a_sound_provider_chain(
+    steps: list[str], tenants_a_page: int, page_rows: int
+) -> None:
+    rows = provider_rows(steps, tenants_a_page)
+    verdict, tenants, _ = both_of_provider(rows, page_rows, None)
+    assert verdict.ok
+    assert verdict.events == len(rows)
+    assert len(tenants) == steps.count("tenant")
+
+
+@BOUNDED
+@given(st.data(), STEPS, st.integers(1, 2), st.integers(1, 9))
+def test_both_ways_say_the_same_of_any_provider_chain(
+    data: st.DataObject, steps: list[str], tenants_a_page: int, page_rows: int
+) -> None:
+    if data.draw(st.booleans()):
+        steps.insert(data.draw(st.integers(0, len(steps))), data.draw(st.sampled_from([*SIGNERS])))
+    rows = provider_rows(steps, tenants_a_page)
+    original = deepcopy(rows)
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(rows) - 1))
+        row = rows[at]
+        what = data.draw(st.sampled_from(["column", "type", "signed", "swap", "gone", "bit"]))
+        kinds = [*PLAIN_TYPES, "key.issued", "key.retired", "tenant.created"]
+        if what == "column":
+            column = data.draw(st.sampled_from(sorted(set(row) - {"envelope"})))
+            row[column] = data.draw(VALUES.get(column, st.none() | st.text(max_size=30)))
+        elif what == "type":
+            row["type"] = data.draw(st.sampled_from(kinds))
+        elif what == "signed":
+            # What follows is linked to it, so that its own fault is the first.
+            kind = data.draw(st.sampled_from(kinds))
+            key = data.draw(st.sampled_from([ROOT, OTHER, *KEYS[:3]]))
+            rows[at] = resign(original[min(at, len(original) - 1)], key, type=kind, seq=at + 1)
+            for next_at in range(at + 1, len(rows)):
+                kid = rows[next_at]["kid"]
+                signer = next((k for k in (ROOT, OTHER, *KEYS) if k.kid == kid), ROOT)
+                prev = rows[next_at - 1]["hash"]
+                if rows[next_at]["envelope"] and isinstance(prev, bytes) and len(prev) == 32:
+                    source = original[min(next_at, len(original) - 1)]
+                    rows[next_at] = resign(source, signer, prev_hash=prev, seq=next_at + 1)
+        elif what == "swap":
+            other = data.draw(st.integers(0, len(rows) - 1))
+            rows[at], rows[other] = rows[other], rows[at]
+        elif what == "gone" and len(rows) > 1:
+            del rows[at]
+        elif what == "bit" and row["envelope"]:
+            row["envelope"] = flip(row["envelope"], data.draw(st.integers(0, 10_000)) % 64)
+    earlier = data.draw(
+        st.none() | st.tuples(st.integers(1, 9), st.sampled_from([r["hash"] for r in original]))
+    )
+    both_of_provider(rows, page_rows, earlier)
+
+
+def test_only_what_declares_something_is_gone_through_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = provider_rows(["tenant", *PLAIN_TYPES, "rotate", *PLAIN_TYPES, *PLAIN_TYPES], 1)
+    fed: list[str] = []
+    feed = chain.Provider.feed
+
+    def spy(self: chain.Provider, row: Row) -> envelope.Envelope | None:
+        fed.append(row["type"])
+        return feed(self, row)
+
+    monkeypatch.setattr(chain.Provider, "feed", spy)
+    subject = chain.Provider(SCRIBE.deployment_id)
+    prove_rows(subject, table(rows))
+    assert subject.verdict().ok
+    assert fed == [row["type"] for row in rows if row["type"] not in PLAIN_TYPES]
+
+
+def test_what_stands_between_the_pages_of_a_rotation_is_found_in_both_ways() -> None:
+    rows = provider_rows(["tenant", "rotate"], 1)
+    pages = [at for at, row in enumerate(rows) if row["type"] == "key.retired"]
+    assert len(pages) == 2
+    between = pages[-1]
+    rows[between] = resign(rows[between], KEYS[0], type=PLAIN_TYPES[0])
+    for page_rows in (1, 2, 9):
+        verdict, _, _ = both_of_provider(rows, page_rows, None)
+        assert verdict.finding is not None
+        assert (verdict.finding.seq, verdict.finding.fault) == (
+            *(between + 1, chain.Fault.INVALID_ROTATION),
+        )
+
+
+def test_a_retired_key_signs_nothing_more_on_the_provider_chain_in_both_ways() -> None:
+    rows = provider_rows([PLAIN_TYPES[0], "rotate", "relapse", *PLAIN_TYPES], 99)
+    for page_rows in (1, 2, 9):
+        verdict, _, _ = both_of_provider(rows, page_rows, None)
+        assert verdict.finding is not None
+        assert (verdict.finding.seq, verdict.finding.fault) == (
+            *(len(rows) - 2, chain.Fault.RETIRED_KEY),
+        )

@@ -158,11 +158,9 @@ class Chain:
     """Verify one tenant's chain, fed row by row in seq order.
 
     ``key_ring`` says which key must have signed each seq. ``deployment_id`` and ``tenant_id`` are
-    16 bytes, ``tenant`` the name to report.
+    16 bytes, ``tenant`` the name to report. ``proved_before`` is a (seq, SHA-256) that an earlier
+    verification found; set before any row is fed, the event there must still be that one.
     """
-
-    declares = False
-    """Whether what an event says bears on those that follow."""
 
     def __init__(
         self, tenant: str, tenant_id: bytes, deployment_id: bytes, key_ring: KeyRing | None
@@ -188,9 +186,12 @@ class Chain:
         self.events = events
         self.head = head
 
-    def expect_hash(self, seq: int, digest: bytes) -> None:
-        """Insist, before any row is fed, that the event at ``seq`` has this SHA-256."""
-        self.proved_before = (seq, digest)
+    def declares(self, kind: bytes) -> bool:
+        """Tell whether feed() must see the next event, of this type, for what it says.
+
+        What any other says bears on none that follow, so proving it is enough.
+        """
+        return False
 
     def fail(self, seq: int, fault: Fault, reason: str) -> None:
         """Record the chain's first fault; later ones are not recorded."""
@@ -300,6 +301,7 @@ def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str
     """Name the first column that differs from the envelope, or None.
 
     UUIDs come as UUID or as their text, ``occurred_at`` as microseconds, ``payload`` as JSON text.
+    Any text may come as its bytes, in UTF-8 if a superuser has not stored others there.
     """
     for column in PROJECTED:
         signed, stored = decoded.fields.get(column), row[column]
@@ -308,6 +310,8 @@ def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str
             stored = None if stored is None else str(stored)
         elif isinstance(stored, (bytearray, memoryview)):
             stored = bytes(stored)
+        if isinstance(signed, str) and isinstance(stored, bytes):
+            signed = signed.encode("utf-8")
         if signed != stored:
             return column
     if _raw(row["kid"]) != decoded.kid:
@@ -320,14 +324,15 @@ def _raw(value: bytes | bytearray | memoryview | None) -> bytes:
     return b"" if value is None else bytes(value)
 
 
-def _same_json(signed: bytes, stored: str | None) -> bool:
+def _same_json(signed: bytes, stored: str | bytes | bytearray | memoryview | None) -> bool:
     """Compare as JSON values: PostgreSQL may print the same jsonb differently one day."""
     if stored is None:
         return False
-    if signed == stored.encode("utf-8"):
+    raw = stored.encode("utf-8") if isinstance(stored, str) else bytes(stored)
+    if signed == raw:
         return True
     try:
-        return bool(_json(signed.decode("utf-8")) == _json(stored))
+        return bool(_json(signed.decode("utf-8")) == _json(raw.decode("utf-8")))
     except (ValueError, ArithmeticError, RecursionError):
         return False
 
@@ -361,15 +366,19 @@ class Created(NamedTuple):
 
 
 class _Rotation(NamedTuple):
-    """A rotation of which pages are still to come: its pages so far and what they have in common.
-
-    ``era`` is the successor's; it is in force on the provider chain from page 1 on.
-    """
+    """A rotation under way: the pages so far, and the successor's era, which is still to begin."""
 
     era: Era
-    retired: str
     page: int
     pages: int
+
+    @property
+    def awaits(self) -> str:
+        """The type of the event that must come next."""
+        return "key.retired" if self.page < self.pages else "key.rotated"
+
+
+_DECLARING = frozenset((b"key.issued", b"key.retired", b"key.rotated", b"tenant.created"))
 
 
 class Provider(Chain):
@@ -379,13 +388,15 @@ class Provider(Chain):
     pins that key (32 bytes, obtained out of band); None trusts the first one found.
     """
 
-    declares = True
-
     def __init__(self, provider_id: bytes, root_key: bytes | None = None) -> None:
         super().__init__("provider", provider_id, provider_id, None)
         self.root_key = root_key
         self.tenants: list[Created] = []
         self._rotation: _Rotation | None = None
+
+    def declares(self, kind: bytes) -> bool:
+        """Tell whether the next event is one that _declare() has anything to say of."""
+        return self._rotation is not None or kind in _DECLARING
 
     def feed(self, row: Mapping[str, Any]) -> envelope.Envelope | None:
         """Check the next row and take in what it declares."""
@@ -394,12 +405,10 @@ class Provider(Chain):
         return super().feed(row)
 
     def verdict(self) -> Verdict:
-        """Return what was proved; a rotation must have all its pages."""
+        """Return what was proved; a rotation that was begun must be complete."""
         if self._rotation is not None:
-            missing = f"page {self._rotation.page + 1} of {self._rotation.pages}"
-            self.fail(
-                self.events + 1, Fault.INVALID_ROTATION, f"the rotation's {missing} is missing"
-            )
+            missing = f"a rotation lacks its {self._rotation.awaits}"
+            self.fail(self.events + 1, Fault.INVALID_ROTATION, missing)
         return super().verdict()
 
     def _accept(self, seq: int, decoded: envelope.Envelope) -> bool:
@@ -411,12 +420,16 @@ class Provider(Chain):
     def _declare(self, seq: int, decoded: envelope.Envelope) -> tuple[Fault, str] | None:
         """Take in what the event declares, or return what is wrong with it."""
         kind, payload = decoded.fields["type"], decoded.fields["payload"]
-        if self._rotation is not None and kind != "key.retired":
-            return Fault.INVALID_ROTATION, f"{kind} stands between the pages of a rotation"
+        if self._rotation is not None and kind != self._rotation.awaits:
+            return (
+                Fault.INVALID_ROTATION,
+                f"{kind} stands where a rotation's {self._rotation.awaits} belongs",
+            )
         if kind == "key.issued":
             return self._issue(seq, payload)
-        if kind == "key.retired":
-            reason = self._retire(seq, decoded.kid, _object(payload))
+        if kind in ("key.retired", "key.rotated"):
+            declare = self._retire if kind == "key.retired" else self._rotate
+            reason = declare(seq, decoded.kid, _object(payload))
             return None if reason is None else (Fault.INVALID_ROTATION, reason)
         if kind == "tenant.created":
             created = _created_tenant(seq, decoded)
@@ -440,49 +453,41 @@ class Provider(Chain):
         return None
 
     def _key(self, seq: int, decoded: envelope.Envelope) -> bytes | tuple[Fault, str]:
-        # Page 1 of a rotation is signed by the key that it brings into force.
-        known = super()._key(seq, decoded)
-        if isinstance(known, tuple) and decoded.fields["type"] == "key.retired":
-            retired = _object(decoded.fields["payload"])
-            assert self.key_ring is not None
-            if (
-                self._rotation is None
-                and decoded.kid not in self.key_ring.withdrawn
-                and retired.get("purpose") == "signing"
-                and retired.get("successor") == decoded.kid.hex()
-            ):
-                return self.key_ring.standby.get(decoded.kid, known)
-        return known
+        rotation = self._rotation
+        if (
+            rotation is not None
+            and decoded.fields["type"] == "key.rotated"
+            and decoded.kid == rotation.era.kid
+        ):
+            return rotation.era.public_key
+        return super()._key(seq, decoded)
 
-    def _retire(self, seq: int, signer: bytes, retired: dict[str, Any]) -> str | None:
-        """Take in a ``key.retired``, or say what is wrong with it."""
+    def _retire(self, seq: int, _signer: bytes, retired: dict[str, Any]) -> str | None:
+        """Take in a ``key.retired``, or say what is wrong with it.
+
+        The key in force signs it: it names its successor, and where it leaves each tenant's chain.
+        """
         assert self.key_ring is not None
         purpose, kid, successor = (retired.get(n) for n in ("purpose", "kid", "successor"))
-        if self._rotation is None and purpose != "signing":
+        rotation = self._rotation
+        if rotation is None and purpose != "signing":
             return None
-        if self._rotation is None and successor is None:
+        if rotation is None and successor is None:
             return self._withdraw(kid)
         page, pages, last = (retired.get(n) for n in ("page", "pages", "last"))
         if not (_is_count(page) and _is_count(pages) and 0 < page <= pages):
             return "the rotation's page and pages are no such numbers"
         ends = _ends(last)
-        if ends is None:
-            return "the rotation's last names no tenants, seqs and hashes"
-        rotation = self._rotation
+        if ends is None or self.tenant_uuid in ends:
+            return "the rotation's last does not name tenants with seqs and hashes"
         if rotation is None:
-            era = self.key_ring.eras[-1]
-            public_key = self.key_ring.standby.get(signer)
-            if kid != era.kid.hex() or successor != signer.hex() or public_key is None:
-                return f"it must retire {era.kid.hex()} and be signed by the successor it names"
-            if page != 1:
-                return f"a rotation begins with page {page}"
-            if ends.get(self.tenant_uuid) != (seq - 1, self.head):
-                return f"the provider chain's last event under the old key is seq {seq - 1}"
-            rotation = _Rotation(Era(signer, public_key, {}, {}), kid, 0, pages)
-            del self.key_ring.standby[signer]
-            self.key_ring.eras.append(rotation.era)
+            found = [k for k in self.key_ring.standby if k.hex() == successor]
+            if not found or found[0] in self.key_ring.withdrawn:
+                return "the successor that it names is not on standby"
+            rotation = _Rotation(Era(found[0], self.key_ring.standby[found[0]], {}, {}), 0, pages)
         expected = (
-            "signing", rotation.retired, rotation.era.kid.hex(), rotation.page + 1, rotation.pages,
+            "signing", self.key_ring.eras[-1].kid.hex(), rotation.era.kid.hex(),
+            rotation.page + 1, rotation.pages,
         )  # fmt: skip
         if (purpose, kid, successor, page, pages) != expected:
             return f"page {rotation.page + 1} of {rotation.pages} of a rotation belongs here"
@@ -490,23 +495,38 @@ class Provider(Chain):
 
     def _take_page(self, rotation: _Rotation, ends: dict[str, tuple[int, bytes]]) -> str | None:
         assert self.key_ring is not None
-        earlier = self.key_ring.eras[-2]
-        before, known = earlier.starts, rotation.era.starts
+        now, next_era = self.key_ring.eras[-1], rotation.era
         for tenant_id, (last, head) in ends.items():
-            if tenant_id in known:
+            if tenant_id in next_era.starts:
                 return f"tenant {tenant_id} is in two pages of the rotation"
-            if last + 1 < before.get(tenant_id, 1):
-                return f"tenant {tenant_id} had come further at the rotation before"
-            if last + 1 == before.get(tenant_id) and head != earlier.heads[tenant_id]:
+            if last + 1 == now.starts.get(tenant_id) and head != now.heads[tenant_id]:
                 return f"tenant {tenant_id} had another event at the rotation before"
-            known[tenant_id] = last + 1
-            rotation.era.heads[tenant_id] = head
+            next_era.starts[tenant_id] = last + 1
+            next_era.heads[tenant_id] = head
         self._rotation = rotation
         if rotation.page == rotation.pages:
-            self._rotation = None
-            for tenant_id, start in before.items():
-                if start > known.get(tenant_id, 1):
+            for tenant_id, start in now.starts.items():
+                if tenant_id != self.tenant_uuid and start > next_era.starts.get(tenant_id, 1):
                     return f"tenant {tenant_id} had come further at the rotation before"
+        return None
+
+    def _rotate(self, seq: int, signer: bytes, rotated: dict[str, Any]) -> str | None:
+        """Take in a ``key.rotated``: the successor takes over and vouches for the pages."""
+        assert self.key_ring is not None
+        rotation, now = self._rotation, self.key_ring.eras[-1]
+        if rotation is None:
+            return "no key.retired with the ends of all chains comes before it"
+        era = rotation.era
+        if (signer, rotated.get("kid"), rotated.get("predecessor")) != (
+            era.kid, era.kid.hex(), now.kid.hex(),
+        ):  # fmt: skip
+            return f"it must be signed by the successor {era.kid.hex()}, and name both keys"
+        assert self.head is not None
+        era.starts[self.tenant_uuid] = seq
+        era.heads[self.tenant_uuid] = self.head
+        self.key_ring.eras.append(era)
+        del self.key_ring.standby[era.kid]
+        self._rotation = None
         return None
 
     def _withdraw(self, kid: Any) -> str | None:

@@ -29,13 +29,14 @@ _COLUMNS = tuple(f.column for f in envelope.FIELDS if f.column not in ("version"
 
 
 class Expected(NamedTuple):
-    """A page's rows as lists: seq, hash and prev_hash as stored, the signed message or None.
+    """A page's rows as lists: columns as stored, type as bytes, the signed message or None.
 
     A message is the signature followed by the Sig_structure, as libsodium opens it. It is None
     where the envelope is not the one that the columns call for.
     """
 
     seqs: list[int]
+    types: list[bytes]
     kids: list[bytes]
     prevs: list[bytes]
     hashes: list[bytes]
@@ -49,6 +50,7 @@ def expect(page: pa.Table, tenant_id: bytes, deployment_id: bytes) -> Expected:
     stored = columns["envelope"]
     return Expected(
         columns["seq"].to_pylist(),
+        columns["type"].cast(pa.binary()).to_pylist(),
         columns["kid"].to_pylist(),
         columns["prev_hash"].to_pylist(),
         columns["hash"].to_pylist(),
@@ -58,12 +60,24 @@ def expect(page: pa.Table, tenant_id: bytes, deployment_id: bytes) -> Expected:
 
 
 def row(page: pa.Table, index: int) -> dict[str, Any]:
-    """Return one row of a page as oml.core.chain reads it."""
-    at = page.schema.get_field_index("occurred_at")
-    one = page.slice(index, 1)
-    one = one.set_column(at, "occurred_at", one["occurred_at"].cast(pa.int64()))
-    found: dict[str, Any] = one.to_pylist()[0]
+    """Return one row of a page as oml.core.chain reads it.
+
+    Its texts are bytes if one of them is not UTF-8, which a superuser can store.
+    """
+    one = _cast(page.slice(index, 1), "occurred_at", pa.int64())
+    try:
+        found: dict[str, Any] = one.to_pylist()[0]
+    except UnicodeDecodeError:
+        for field in page.schema:
+            if pa.types.is_string(field.type):
+                one = _cast(one, field.name, pa.binary())
+        found = one.to_pylist()[0]
     return found
+
+
+def _cast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, name, table[name].cast(kind))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
@@ -183,8 +197,7 @@ def _sized(values: pa.Array, size: int) -> pa.Array:
 def _encoded(field: envelope.Field, key: bytes, column: pa.Array) -> tuple[pa.Array, ...]:
     """Return the key and value of one field, in one part or two; null where it does not fit."""
     if field.kind == "text" or field.column == "payload":
-        column.validate(full=True)  # that it is UTF-8
-        raw = column.cast(pa.binary())
+        raw = _utf8(column)
         major = cbor.TEXT if field.kind == "text" else cbor.BYTES
         return _head(key, major, pc.binary_length(raw)), raw
     if field.kind == "bytes":
@@ -194,6 +207,24 @@ def _encoded(field: envelope.Field, key: bytes, column: pa.Array) -> tuple[pa.Ar
     if field.column == "occurred_at":
         return (_join(key + b"\x1b", _big_endian(column.cast(pa.int64()))),)
     return (_small(key, column),)
+
+
+def _utf8(column: pa.Array) -> pa.Array:
+    """Return texts as their bytes; null for one that is not UTF-8."""
+    raw = column.cast(pa.binary())
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([value if _is_utf8(value) else None for value in raw.to_pylist()], raw.type)
+    return raw
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _small(key: bytes, column: pa.Array) -> pa.Array:

@@ -69,46 +69,41 @@ class Pages:
 
     def prove(self, chain: Chain, upto: int, page_read: PageRead) -> None:
         """Go on with a chain to seq ``upto``, its end or its first fault."""
-        prove_page = _each_row if chain.declares else prove_rows
         after = chain.events
         while chain.finding is None and after < upto:
             page = self.page(chain.tenant_uuid, after, min(PAGE_ROWS, upto - after))
             if page.num_rows == 0:
                 return
-            prove_page(chain, page)
+            prove_rows(chain, page)
             after = chain.events
             page_read(page.num_rows)
 
-    def digest(self, tenant_id: str, seq: int) -> bytes | None:
-        """Return the SHA-256 of the envelope at this seq; None where no such event is."""
+    def envelope(self, tenant_id: str, seq: int) -> bytes | None:
+        """Return the envelope at this seq; None where there is none."""
         page = self.page(tenant_id, seq - 1, 1)
         if page.num_rows == 0 or page["seq"][0].as_py() != seq:
             return None
-        return _sha256(page["envelope"][0].as_py() or b"").digest()
-
-
-def _each_row(chain: Chain, page: pa.Table) -> None:
-    for index in range(page.num_rows):
-        if chain.feed(columns.row(page, index)) is None:
-            return
+        data: bytes | None = page["envelope"][0].as_py()
+        return data
 
 
 def prove_rows(chain: Chain, page: pa.Table) -> None:
     """Prove the rows of a page as chain.feed() would one by one, most of them by comparison.
 
     A row whose envelope is exactly what its columns call for needs its hash, link and signature
-    checked and nothing else. Any other row, and any that fails a check, goes to chain.feed(), which
-    alone finds faults.
+    checked and nothing else. Any other row, any that declares something, and any that fails a
+    check, goes to chain.feed(), which alone finds faults and learns which keys there are.
     """
     rows = columns.expect(page, chain.tenant_id, chain.deployment_id)
-    assert chain.key_ring is not None
     looked_at = {1, *chain.anchors}
     if chain.proved_before is not None:
         looked_at.add(chain.proved_before[0])
     kid, public_key = b"", b""
     last: int | None = 0
-    for index, (seq, row_kid, prev, digest, data, message) in enumerate(zip(*rows, strict=True)):
-        if last is not None and seq > last:
+    for index, (seq, kind, row_kid, prev, digest, data, message) in enumerate(
+        zip(*rows, strict=True)
+    ):
+        if last is not None and seq > last and chain.key_ring is not None:
             index_now = chain.key_ring.era_at(chain.tenant_uuid, seq)
             era = chain.key_ring.eras[index_now]
             kid, public_key = era.kid, era.public_key
@@ -117,6 +112,7 @@ def prove_rows(chain: Chain, page: pa.Table) -> None:
             message is not None
             and seq == chain.events + 1
             and seq not in looked_at
+            and not chain.declares(kind)
             and prev == chain.head
             and row_kid == kid
             and _sha256(data).digest() == digest
@@ -126,6 +122,8 @@ def prove_rows(chain: Chain, page: pa.Table) -> None:
             chain.head = digest
         elif chain.feed(columns.row(page, index)) is None:
             return
+        else:
+            last = 0  # it may have put another key in force
 
 
 def _from_adbc(error: Any) -> DatabaseError:

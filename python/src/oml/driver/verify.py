@@ -11,15 +11,18 @@ then, and its rotation is below the provider's head.
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow, dict_row
 
+from oml.core.cbor import MalformedError
 from oml.core.chain import Chain, Created, KeyRing, Provider, Verdict, never_created, unlisted
-from oml.core.envelope import GENESIS_PREV
+from oml.core.envelope import GENESIS_PREV, decode, digest
 from oml.driver.connection import connect
 from oml.driver.pages import Pages
 from oml.driver.segments import SEGMENT_ROWS, Plan, Stretch
@@ -86,18 +89,7 @@ def verify(
     """
     with connect(dsn, autocommit=True) as connection:
         deployment_id, heads = _begin(connection)
-    if since is not None:
-        if since.deployment_id != deployment_id:
-            raise UsageError(
-                f"the earlier verification was of deployment {since.deployment_id}",
-                f"This one is {deployment_id}. Leave --since out.",
-            )
-        if root_key not in (None, since.root_key):
-            raise UsageError(
-                "the earlier verification rests on another root key",
-                "It proves nothing under this one. Leave --since out.",
-            )
-        root_key = since.root_key
+    root_key = _pin(root_key, since, deployment_id)
     earlier = {} if since is None else since.chains
     read = 0
     total = _total(heads, earlier) if tenant is None else None
@@ -108,37 +100,82 @@ def verify(
         progress(read, total)
 
     provider = Provider(uuid.UUID(deployment_id).bytes, root_key)
+    provider.proved_before = earlier.get(provider.tenant)
     processes = _processes(jobs, heads, tenant, segment_rows)
     with Pages(dsn) as pages, Workers(dsn, processes) as workers:
         head = heads.get(deployment_id, _UNKNOWN)
-        provider.proved_before = earlier.get(provider.tenant)
         pages.prove(provider, head.journal, page_read)
         verdicts = [_verdict(provider, head)]
         if verdicts[0].ok and tenant != provider.tenant:
-            chosen = [t for t in provider.tenants if tenant in (None, t.name)]
-            if tenant is not None and not chosen:
-                raise UsageError(
-                    f"the provider chain never created a tenant {tenant!r}",
-                    f"It created: {', '.join(t.name for t in provider.tenants) or 'none'}.",
-                )
-            known = [heads.get(t.tenant_id, _UNKNOWN) for t in chosen]
-            assert provider.key_ring is not None
-            plan = Plan(
-                [
-                    _stretch(pages, t, k, earlier.get(t.name))
-                    for t, k in zip(chosen, known, strict=True)
-                ],
-                provider.deployment_id,
-                provider.key_ring,
-                segment_rows,
-            )
+            plan = _plan(pages, provider, _chosen(provider, tenant), heads, earlier, segment_rows)
             proofs = workers.prove(plan, pages, page_read)
-            verdicts += [_verdict(plan.joined(i, proofs), known[i]) for i in range(len(chosen))]
+            verdicts += [
+                _verdict(plan.joined(index, proofs), heads.get(s.created.tenant_id, _UNKNOWN))
+                for index, s in enumerate(plan.stretches)
+            ]
             if tenant is None:
                 declared = {deployment_id, *(t.tenant_id for t in provider.tenants)}
                 verdicts += [never_created(t) for t in sorted(heads) if t not in declared]
     root = None if provider.key_ring is None else provider.key_ring.root
     return Verified(tuple(verdicts), root, deployment_id)
+
+
+def _pin(root_key: bytes | None, since: Earlier | None, deployment_id: str) -> bytes | None:
+    """Return the root key to insist on; refuse a ``since`` that proves nothing here."""
+    if since is None:
+        return root_key
+    if since.deployment_id != deployment_id:
+        raise UsageError(
+            f"the earlier verification was of deployment {since.deployment_id}",
+            f"This one is {deployment_id}. Leave --since out.",
+        )
+    if root_key not in (None, since.root_key):
+        raise UsageError(
+            "the earlier verification rests on another root key",
+            "It proves nothing under this one. Leave --since out.",
+        )
+    return since.root_key
+
+
+def _chosen(provider: Provider, tenant: str | None) -> list[Created]:
+    """Return the tenants to verify: those created under this name, or all."""
+    chosen = [t for t in provider.tenants if tenant in (None, t.name)]
+    if tenant is not None and not chosen:
+        raise UsageError(
+            f"the provider chain never created a tenant {tenant!r}",
+            f"It created: {', '.join(t.name for t in provider.tenants) or 'none'}.",
+        )
+    return chosen
+
+
+def _plan(
+    pages: Pages,
+    provider: Provider,
+    chosen: Sequence[Created],
+    heads: Mapping[str, KnownHead],
+    earlier: Mapping[str, tuple[int, bytes]],
+    segment_rows: int,
+) -> Plan:
+    """Plan what is to be proved of the chosen tenants' chains."""
+    assert provider.key_ring is not None
+    stretches = [
+        _stretch(
+            pages,
+            provider.key_ring,
+            created,
+            heads.get(created.tenant_id, _UNKNOWN),
+            earlier.get(created.name),
+        )
+        for created in chosen
+    ]
+    return Plan(stretches, provider.deployment_id, provider.key_ring, segment_rows)
+
+
+class _AnyText(Loader):
+    """Loads text that a superuser may have made no UTF-8: then it equals no name and no id."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode("utf-8", "replace")
 
 
 def _begin(connection: psycopg.Connection[TupleRow]) -> tuple[str, dict[str, KnownHead]]:
@@ -147,6 +184,7 @@ def _begin(connection: psycopg.Connection[TupleRow]) -> tuple[str, dict[str, Kno
     def rows(query: str, *parameters: Any) -> list[dict[str, Any]]:
         try:
             with connection.cursor(row_factory=dict_row) as cursor:
+                cursor.adapters.register_loader("text", _AnyText)
                 return cursor.execute(query.encode(), parameters).fetchall()
         except psycopg.Error as error:
             raise from_postgres(error) from None
@@ -184,14 +222,31 @@ def _processes(
 
 
 def _stretch(
-    pages: Pages, created: Created, known: KnownHead, earlier: tuple[int, bytes] | None
+    pages: Pages,
+    key_ring: KeyRing,
+    created: Created,
+    known: KnownHead,
+    earlier: tuple[int, bytes] | None,
 ) -> Stretch:
-    """Say what to prove: all, or what follows an earlier proof whose last event is still there."""
-    if earlier is not None:
+    """Say what to prove: all, or what follows an earlier proof that still stands."""
+    if earlier is not None and _stands(pages, key_ring, created.tenant_id, *earlier):
         seq, head = earlier
-        if pages.digest(created.tenant_id, seq) == head:
-            return Stretch(created, seq, head, max(seq, known.journal))
+        return Stretch(created, seq, head, max(seq, known.journal))
     return Stretch(created, 0, GENESIS_PREV, known.journal, earlier)
+
+
+def _stands(pages: Pages, key_ring: KeyRing, tenant_id: str, seq: int, head: bytes) -> bool:
+    """Tell whether the last event proved earlier is there and no rotation since contradicts it.
+
+    One could say that its key signed another event there, or had signed its last one before.
+    """
+    data = pages.envelope(tenant_id, seq)
+    if data is None or digest(data) != head or key_ring.anchors(tenant_id).get(seq, head) != head:
+        return False
+    try:
+        return isinstance(key_ring.key(tenant_id, seq, decode(data).kid), bytes)
+    except MalformedError:
+        return False
 
 
 def _verdict(chain: Chain, known: KnownHead) -> Verdict:

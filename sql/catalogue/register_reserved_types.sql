@@ -6,7 +6,8 @@ set search_path = pg_catalog, pg_temp
 as $$
   insert into oml.event_type (type, required_keys, max_bytes, reserved, description) values
     ('key.issued', '{kid,public_key,algorithm,purpose}', 4096, true, 'A key became valid. The first event of the provider chain issues the root key.'),
-    ('key.retired', '{kid,purpose}', 65536, true, 'A key may sign no more. For a signing key that was in force: its successor, and the last event it signed on each chain, by seq and hash.'),
+    ('key.retired', '{kid,purpose}', 65536, true, 'A key may sign no more. For the signing key in force, which signs this: its successor, and where it leaves each tenant''s chain, by seq and hash.'),
+    ('key.rotated', '{kid,predecessor}', 4096, true, 'The successor signs from here on, and signs this: it takes over where the key.retired events before it say.'),
     ('tenant.created', '{tenant_id,name}', 4096, true, 'A tenant was created; its chain''s genesis event refers to this one.'),
     ('tenant.genesis', '{created_by}', 4096, true, 'First event of a tenant''s chain.'),
     ('membership.granted', '{login,tenant_id,tenant,principal,permissions}', 4096, true, 'A login may act in a tenant as this principal with these permissions.'),
