@@ -39,6 +39,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
+    "OM092": (
+        "The signer is too slow.",
+        ("the signer at … did not answer", "… of … events were signed within"),
+    ),
     "OM134": (
         "An impersonation is not as it must be.",
         ("an impersonation needs a reason", "an impersonation of %s"),

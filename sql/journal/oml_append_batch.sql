@@ -21,7 +21,9 @@ declare
   wrong record;
   chain record;
   answer record;
-  nth int;
+  item oml.batch_item;
+  known oml.receipt;
+  bytes int;
   code text;
   reason text;
   advice text;
@@ -36,10 +38,13 @@ begin
     raise exception using
       errcode = 'OM110', message = format('a batch is a JSON array of events, not %s', coalesce('a JSON ' || jsonb_typeof(events), 'null')),
       hint = 'Pass [{"type": "…", "payload": {…}}, …]; the other keys are named as the arguments of oml_append.';
-  elsif jsonb_array_length(events) > most or pg_column_size(events) > most_bytes then
+  end if;
+  -- Fails for bytes that are no UTF-8, which a setting of the connection may bring into a text.
+  bytes := octet_length(convert_to(events::text, 'UTF8'));
+  if jsonb_array_length(events) > most or bytes > most_bytes then
     raise exception using
       errcode = 'OM111',
-      message = format('a batch of %s events and %s bytes', jsonb_array_length(events), pg_column_size(events)),
+      message = format('a batch of %s events and %s bytes', jsonb_array_length(events), bytes),
       hint = format('A batch has at most %s events and %s bytes: append it in parts, in one transaction if it must be whole.', most, most_bytes);
   end if;
   select e.n, e.fault into wrong
@@ -92,11 +97,11 @@ begin
       from jsonb_array_elements(events) with ordinality e (event, n)
     )
     select
-      checked.tenant_id, checked.principal, checked.auth, checked.impersonation,
-      array_agg(checked.n order by checked.n) filter (where checked.refused) as refused,
+      checked.tenant_id, checked.principal, checked.auth, checked.impersonation, checked.choices,
+      array_agg(checked.item order by checked.n) filter (where checked.refused) as refused,
       array_agg(checked.item order by checked.n) filter (where not checked.refused) as items
     from (
-      select c.tenant_id, c.chain_no, c.principal, c.auth, c.impersonation, e.n,
+      select c.tenant_id, c.chain_no, c.principal, c.auth, c.impersonation, c.choices, e.n,
         c.choices is distinct from 1 or t.schema_version is null or t.reserved
         or jsonb_typeof(e.payload) is distinct from 'object' or not e.payload ?& t.required_keys
         or octet_length(e.payload::text) > t.max_bytes
@@ -110,8 +115,8 @@ begin
           e.n, e.type, t.schema_version, e.payload, t.pii_class, e.operation, e.app_version, e.caused_by,
           e.invocation_id, e.entity_type, e.entity_id, e.subject_id, e.idempotency_key,
           case when e.idempotency_key is not null then sha256(convert_to(jsonb_build_array(
-            e.type, e.schema_version, e.payload, e.operation, e.app_version, e.caused_by, e.invocation_id,
-            e.entity_type, e.entity_id, e.subject_id
+            c.auth, e.type, e.schema_version, e.payload, e.operation, e.app_version, e.caused_by,
+            e.invocation_id, e.entity_type, e.entity_id, e.subject_id
           )::text, 'UTF8')) end
         )::oml.batch_item as item
       from event e
@@ -124,22 +129,33 @@ begin
         limit 1
       ) t on true
     ) checked
-    group by checked.tenant_id, checked.chain_no, checked.principal, checked.auth, checked.impersonation
+    group by checked.tenant_id, checked.chain_no, checked.principal, checked.auth, checked.impersonation,
+      checked.choices
     order by checked.chain_no nulls first
   loop
-    -- oml_append says why; or it knows the request, from before its type was retired.
-    foreach nth in array coalesce(chain.refused, '{}') loop
+    -- Either the request is known, from before its type was retired, or oml_append says what is wrong with
+    -- it. It never appends here: the events before this one are not yet in the chain.
+    foreach item in array coalesce(chain.refused, '{}') loop
       begin
-        receipts[nth] := @extschema@.oml_append(
-          e.event ->> 'type', e.event -> 'payload', e.event ->> 'tenant', e.event ->> 'idempotency_key',
-          e.event ->> 'operation', e.event ->> 'app_version', (e.event ->> 'caused_by')::uuid,
-          e.event ->> 'invocation_id', e.event ->> 'entity_type', e.event ->> 'entity_id',
-          e.event ->> 'subject_id', (e.event ->> 'schema_version')::int
-        ) from (select events -> (nth - 1) as event) e;
+        known := null;
+        if item.idempotency_key is not null and chain.choices = 1 then
+          known := oml.first_receipt(chain.tenant_id, chain.principal, item.idempotency_key, item.request_digest);
+        end if;
+        if known.seq is null then
+          perform @extschema@.oml_append(
+            e.event ->> 'type', e.event -> 'payload', e.event ->> 'tenant', e.event ->> 'idempotency_key',
+            e.event ->> 'operation', e.event ->> 'app_version', (e.event ->> 'caused_by')::uuid,
+            e.event ->> 'invocation_id', e.event ->> 'entity_type', e.event ->> 'entity_id',
+            e.event ->> 'subject_id', (e.event ->> 'schema_version')::int
+          ) from (select events -> (item.n - 1) as event) e;
+          raise exception using
+            errcode = '40001', message = 'the catalogue changed meanwhile', hint = 'Run the transaction again.';
+        end if;
+        receipts[item.n] := known;
       exception when others then
         get stacked diagnostics code = returned_sqlstate, reason = message_text, advice = pg_exception_hint;
         raise exception using
-          errcode = code, message = format('event %s of the batch: %s', nth, reason), hint = advice;
+          errcode = code, message = format('event %s of the batch: %s', item.n, reason), hint = advice;
       end;
     end loop;
     for answer in

@@ -48,10 +48,13 @@ seq, prev = first_seq, prev_hash
 event_ids, times, hashes, envelopes = [], [], [], []
 try:
     sealer = core.seal.sealer(signer, SD['data_directory'], signing_kid)
+    time = core.signer.BatchTime(len(types))
     for (kind, version, payload, pii, operation, app_version, caused_by, invocation, entity_type,
          entity_id, subject) in zip(
             types, schema_versions, payloads, pii_classes, operations, app_versions, caused_bys,
             invocation_ids, entity_types, entity_ids, subject_ids, strict=True):
+        if time.is_due(len(hashes)):
+            plpy.execute('select')  # raises what interrupts a query: nothing in Python does
         now = core.envelope.now_us()
         event_id = core.envelope.uuid7(now // 1000)
         data, prev = sealer.seal((

@@ -77,7 +77,17 @@ class Target:
         system.bind(VICTIM, OTHER, ("append", "audit"))
         victim = system.connect(VICTIM)
         append(victim, SECRET, key="the victim's")
-        append(system.connect("attack_writer"), "nothing secret")
+        writer = system.connect("attack_writer")
+        append(writer, "nothing secret")
+        self.superuser.execute(
+            "select oml_register_event_type('file.opened', state_keys => '{of}')"
+        )
+        for connection, tenant_id in ((writer, self.own), (victim, self.other)):
+            connection.execute(
+                "select public.oml_append('file.opened', jsonb_build_object('of', %s::uuid),"
+                " entity_type => 'file', entity_id => '1')",
+                (tenant_id,),
+            )
 
     def tables(self) -> dict[str, str]:
         """Return every table of schema oml, qualified, with the name of its first column."""

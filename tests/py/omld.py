@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,16 @@ class Omld:
         assert self.process is not None
         self.process.send_signal(number)
 
+    def stop(self) -> None:
+        """Stop all its threads, which happens some time after the signal was sent."""
+        self.signal(signal.SIGSTOP)
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        deadline = time.monotonic() + PATIENCE_S
+        while any(_state(stat) != "T" for stat in tasks.glob("*/stat")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """End it as a crash does."""
         self.signal(signal.SIGKILL)
@@ -100,6 +111,11 @@ class Omld:
         with self.connect() as connection:
             connection.sendall(frame)
             return wire.read_answer(read_frame(connection))
+
+
+def _state(stat: Path) -> str:
+    """Return the state of a thread: the field behind its name, which may hold spaces."""
+    return stat.read_text().rpartition(")")[2].split()[0]
 
 
 def read_frame(connection: socket.socket) -> bytes:

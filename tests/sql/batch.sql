@@ -5,6 +5,7 @@ select * from no_plan();
 
 create role clerk login in role oml_writer;
 create role drifter login in role oml_writer;
+create role desk login in role oml_writer;
 create role boss login in role oml_operator, oml_writer;
 select oml_create_tenant('globex') as globex \gset
 select oml_create_tenant('initech') as initech \gset
@@ -17,6 +18,7 @@ do $$
 begin
   perform oml_grant('clerk', 'globex');
   perform oml_grant('clerk', 'initech', principal => 'ada');
+  perform oml_grant('desk', 'globex');
   perform oml_grant('boss', 'provider', '{operate}');
 end
 $$;
@@ -105,6 +107,21 @@ from (values
    'event 2 of the batch: idempotency key ''new'' was used for another request', 'a key of two requests in one batch')
 ) r (batch, message, why);
 
+-- A key is its principal's.
+reset session authorization;
+set session authorization desk;
+select results_eq(
+  $$ select seq from oml_append_batch('[{"type": "note.added", "tenant": "globex", "payload": {"text": "5"}, "idempotency_key": "five"}]') $$,
+  'values (7::bigint)', format('another principal''s key stands for a request of its own%s', again)
+)
+from unnest(array['', ', when it is repeated too']) again;
+reset session authorization;
+set session authorization clerk;
+select results_eq(
+  $$ select seq from oml_append_batch('[{"type": "note.added", "tenant": "globex", "payload": {"text": "5"}, "idempotency_key": "five"}]') $$,
+  'values (4::bigint)', 'and leaves the first one''s as it was'
+);
+
 -- A type that was retired since refuses new events and answers old requests; state is folded in order.
 select results_eq(
   $$ select n, pg_temp.name_of(tenant_id), seq from oml_append_batch('[
@@ -113,10 +130,10 @@ select results_eq(
        {"type": "note.judged", "tenant": "globex", "payload": {"n": 2}, "entity_type": "thing", "entity_id": "a"},
        {"type": "note.judged", "tenant": "globex", "payload": {}, "entity_type": "thing", "entity_id": "b"}
      ]') with ordinality r (tenant_id, seq, event_id, hash, n) $$,
-  $$ values (1::bigint, 'globex', 7::bigint), (2, 'globex', 8), (3, 'globex', 9), (4, 'globex', 10) $$, 'types with schemas and state go in a batch too'
+  $$ values (1::bigint, 'globex', 8::bigint), (2, 'globex', 9), (3, 'globex', 10), (4, 'globex', 11) $$, 'types with schemas and state go in a batch too'
 );
 select results_eq(
-  $$ select last_seq, event_count, state from oml_entity('thing', 'a', 'globex') $$, $$ values (9::bigint, 2::bigint, '{"n": 2}'::jsonb) $$,
+  $$ select last_seq, event_count, state from oml_entity('thing', 'a', 'globex') $$, $$ values (10::bigint, 2::bigint, '{"n": 2}'::jsonb) $$,
   'an entity that is named twice in a batch has the state of its last event'
 );
 reset session authorization;
@@ -128,7 +145,7 @@ select results_eq(
        {"type": "note.added", "tenant": "globex", "payload": {"text": "11"}},
        {"type": "note.gone", "tenant": "globex", "payload": {"n": 1}, "idempotency_key": "gone"}
      ]') with ordinality r (tenant_id, seq, event_id, hash, n) $$,
-  $$ values (1::bigint, 11::bigint), (2, 8) $$, 'a request from before its type was retired is answered'
+  $$ values (1::bigint, 12::bigint), (2, 9) $$, 'a request from before its type was retired is answered'
 );
 
 -- All or nothing: what oml_append refuses, the batch refuses, with the same words.
@@ -138,7 +155,7 @@ insert into bad values
   ('no tenant', '{"type": "note.added", "payload": {"text": ""}}'),
   ('an unknown type', '{"type": "note.lost", "tenant": "globex", "payload": {"text": ""}}'),
   ('no type', '{"tenant": "globex", "payload": {"text": ""}}'),
-  ('a reserved type', '{"type": "key.issued", "tenant": "globex", "payload": {"text": ""}}'),
+  ('a reserved type', '{"type": "key.issued", "tenant": "globex", "payload": {"kid": "", "public_key": "", "algorithm": "", "purpose": ""}}'),
   ('an unknown version', '{"type": "note.added", "tenant": "globex", "payload": {"text": ""}, "schema_version": 3}'),
   ('no payload', '{"type": "note.added", "tenant": "globex"}'),
   ('a payload that is no object', '{"type": "note.added", "tenant": "globex", "payload": [1]}'),
@@ -184,9 +201,17 @@ from (values
 ) r (batch, code, message, hint, why);
 select pg_temp.refused(
   $$ select oml_append_batch((select jsonb_agg('{"type": "note.added", "tenant": "globex", "payload": {"text": ""}}'::jsonb) from generate_series(1, 10001))) $$,
-  'OM111', format('a batch of 10001 events and %s bytes', pg_column_size((
+  'OM111', format('a batch of 10001 events and %s bytes', octet_length((
     select jsonb_agg('{"type": "note.added", "tenant": "globex", "payload": {"text": ""}}'::jsonb) from generate_series(1, 10001)
-  ))), 'A batch has at most 10000 events and 67108864 bytes%', 'more than 10,000 events'
+  )::text)), 'A batch has at most 10000 events and 67108864 bytes%', 'more than 10,000 events'
+);
+create temporary table large as
+select jsonb_build_array(jsonb_build_object('type', 'note.added', 'tenant', 'globex', 'payload', jsonb_build_object('text', repeat('x', 64 * 1024 * 1024)))) as batch;
+select cmp_ok(pg_column_size(batch), '<', 1024 * 1024, 'compressed it is small') from large;
+select pg_temp.refused(
+  'select oml_append_batch(batch) from large', 'OM111', format('a batch of 1 events and %s bytes', 64 * 1024 * 1024 + octet_length(
+    '[{"type": "note.added", "tenant": "globex", "payload": {"text": ""}}]'
+  )), 'A batch has at most 10000 events and 67108864 bytes%', 'more than 64 MiB'
 );
 select is((select count(*) from oml_append_batch('[]')), 0::bigint, 'an empty batch is none');
 set session authorization drifter;

@@ -1,13 +1,14 @@
 -- Entities: current state folded from the journal with each insert, replayed and compared by the check.
 begin;
 \ir shared/refused.sql
-select plan(81);
+select plan(87);
 
 create role clerk login in role oml_writer;
 create role colleague login in role oml_writer, oml_auditor;
 create role reader login in role oml_auditor;
 create role stranger login in role oml_writer, oml_auditor;
 create role auditor login in role oml_auditor;
+create role keeper login in role oml_auditor;
 select oml_create_tenant('globex') as globex \gset
 select oml_create_tenant('initech') as initech \gset
 select oml_grant('clerk', 'globex');
@@ -15,6 +16,7 @@ select oml_grant('colleague', 'globex');
 select oml_grant('colleague', 'initech');
 select oml_grant('reader', 'globex', '{audit}');
 select oml_grant('auditor', 'provider', '{audit}');
+select oml_grant('keeper', 'globex', '{submit,review,operate}');
 select oml_register_event_type('invoice.opened', state_keys => '{status,total,customer}');
 select oml_register_event_type('invoice.paid', state_keys => '{status}');
 select oml_register_event_type('invoice.paid', 2, state_keys => '{status,paid}');
@@ -229,6 +231,9 @@ select pg_temp.refused(
 );
 set oml.tenant_id = :'initech';
 select is((select last_seq from oml_entity('invoice', '7')), 7::bigint, 'whatever oml.tenant_id says');
+select set_config('oml.tenant', 'initech', true), set_config('oml.transaction', mark, true)
+from unnest(array[pg_current_xact_id()::text]) mark;
+select is((select last_seq from oml_entity('invoice', '7')), 7::bigint, 'and oml.tenant, unless oml_use set it');
 reset session authorization;
 set session authorization reader;
 select is((select last_seq from oml_entity('invoice', '7', 'globex')), 7::bigint, 'who may audit reads it too');
@@ -241,6 +246,15 @@ select is((select state from oml_entity('invoice', '7', 'initech')), '{"total": 
 select pg_temp.refused(
   $$ select * from oml_entity('invoice', '7') $$, 'OM002', 'login colleague is bound to several tenants and named none',
   'Say which: select oml_use(…), or the argument tenant%', 'none of several is refused'
+);
+select oml_use('initech');
+select is((select state from oml_entity('invoice', '7')), '{"total": 2}', 'unless oml_use chose one');
+select is((select last_seq from oml_entity('invoice', '7', 'globex')), 7::bigint, 'and it named another');
+reset session authorization;
+set session authorization keeper;
+select pg_temp.refused(
+  $$ select * from oml_entity('invoice', '7', 'globex') $$, 'OM001', 'login keeper is bound to no tenant it may use',
+  'An operator binds it%', 'who may neither append nor audit reads nothing'
 );
 reset session authorization;
 set session authorization stranger;

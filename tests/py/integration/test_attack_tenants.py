@@ -38,6 +38,11 @@ APPEND = f"select (public.oml_append('{KIND}', '{{}}')).tenant_id"
 BATCH = (
     f"""select tenant_id from public.oml_append_batch('[{{"type": "{KIND}", "payload": {{}}}}]')"""
 )
+ENTITY = (
+    "select (state operator(pg_catalog.->>) 'of')::pg_catalog.uuid"
+    " from public.oml_entity('file', '1')"
+)
+VERBS = (APPEND, BATCH, ENTITY)
 APPEND_OTHER = f"select public.oml_append('{KIND}', '{{}}', tenant => '{OTHER}')"
 BATCH_OTHER = BATCH.replace('"payload"', f'"tenant": "{OTHER}", "payload"')
 
@@ -70,8 +75,8 @@ def drop_all(target: Target, login: str) -> None:
 
 
 def reached(connection: Connection) -> set[UUID]:
-    """Append by every verb without naming a tenant; return the tenants that the events reached."""
-    return {value(connection, statement) for statement in (APPEND, BATCH)}
+    """Append and read by every verb without naming a tenant; return the tenants that it reached."""
+    return {value(connection, statement) for statement in VERBS}
 
 
 def others(target: Target) -> int:
@@ -209,7 +214,7 @@ def test_no_setting_that_a_transaction_claims_to_have_chosen_reaches_another_ten
             with attacker.transaction(force_rollback=True):
                 attacker.execute("select public.oml_use()")
                 attacker.execute(f"set {setting} = '{aim}'".encode())
-                for statement in (APPEND, BATCH):
+                for statement in VERBS:
                     try:
                         with attacker.transaction():
                             assert value(attacker, statement) == target.own

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from psycopg import errors
 
+from attackers import calls
+from catalog import contents
 from lakes import (
     KIND,
     PATIENCE_S,
@@ -69,6 +71,47 @@ def test_nobody_acts_with_the_rights_of_who_maintains_a_table(
     with pytest.raises(errors.InsufficientPrivilege, match="security-restricted operation"):
         system.superuser.execute(maintenance.encode())
     assert value(system.superuser, "select count(*) from oml.journal") == events
+    mal.execute("drop schema mal cascade")
+
+
+# Tells what oml_configure and the genesis made public, and changes nothing.
+FREE = {"oml.deployment_id"}
+
+
+def test_no_function_that_a_group_role_may_call_runs_inside_anothers_maintenance(
+    system: System,
+) -> None:
+    prepare(system)
+    system.bind(SUPERUSER, "acme", ("append", "audit"))
+    system.bind(SUPERUSER, "provider", ("operate",))
+    mal = trapped(system, "perform 1;")
+    session = value(system.superuser, "select oml_impersonate('acme', 'app', 'ticket 1')")
+    attacks = [
+        *((call, signature) for call, signature, _ in calls(system.superuser)),
+        (f"select oml_end_impersonation('{session}')", "oml_end_impersonation(uuid)"),
+    ]
+    before = contents(system.superuser)
+    got, tried = {}, set()
+    for call, signature in attacks:
+        may = "select has_function_privilege('mal', %s::regprocedure, 'execute')"
+        name = signature.partition("(")[0]
+        if not value(system.superuser, may, signature) or name in FREE:
+            continue
+        tried.add(name)
+        act = f"if session_user <> 'mal' then perform * from ({call}) c; end if;"
+        trap = "create or replace function mal.trap() returns void language plpgsql volatile"
+        mal.execute(f"{trap} as $f$ begin {act} end $f$".encode())
+        for maintenance in ("analyze mal.t", "reindex table mal.t"):
+            try:
+                system.superuser.execute(maintenance.encode())
+                got[name] = "nothing"
+            except errors.Error as error:
+                if "security-restricted operation" not in str(error):
+                    got[name] = str(error)
+    assert got == {}
+    assert {"oml_append", "oml_append_batch", "oml_entity", "oml_use", "oml_keys"} <= tried
+    assert len(tried) > 25
+    assert contents(system.superuser) == before
     mal.execute("drop schema mal cascade")
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.types.json import Jsonb
 
 from lakes import KIND, value
 from oml.dev.cluster import Cluster
@@ -27,6 +28,21 @@ def appends(by: str, tenant: str | None) -> str:
     """Return the statement that appends an event of this client, for a tenant or for none."""
     named = "null" if tenant is None else f"'{tenant}'"
     return f"select (public.oml_append('{KIND}', jsonb_build_object('by', '{by}'), {named})).seq"
+
+
+def batches(by: str, tenant: str | None) -> str:
+    """Return the statement that appends such an event as a batch."""
+    named = "null" if tenant is None else f"'{tenant}'"
+    return (
+        "select seq from public.oml_append_batch(jsonb_build_array(jsonb_build_object('type',"
+        f" '{KIND}', 'payload', jsonb_build_object('by', '{by}'), 'tenant', {named}::text)))"
+    )
+
+
+def reads(tenant: str | None) -> str:
+    """Return the statement that reads the desk of a tenant or of none that is named."""
+    named = "null" if tenant is None else f"'{tenant}'"
+    return f"select last_event_id from public.oml_entity('desk', '1', {named})"
 
 
 ANN, BOB = appends("ann", "acme"), appends("bob", "globex")
@@ -146,6 +162,12 @@ def pooled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             )
         system.bind(SUPPORT, "acme", ("append",))
         system.bind(SUPPORT, "provider", ("operate",))
+        with system.connect(BOTH) as desks:
+            for tenant in ("acme", "globex"):
+                desks.execute(
+                    "select oml_append(%s, %s, %s, entity_type => 'desk', entity_id => '1')",
+                    (KIND, Jsonb({"by": "a desk"}), tenant),
+                )
         yield system
 
 
@@ -205,6 +227,14 @@ def chosen(connection: Connection, choice: str, query: str) -> str | None:
     return None
 
 
+def desk(connection: Connection, tenant: str | None) -> str | None:
+    """Read a desk; return the id of its last event, or the SQLSTATE of the refusal."""
+    try:
+        return str(value(connection, reads(tenant)))
+    except psycopg.Error as error:
+        return error.sqlstate
+
+
 def leave(system: System, connection: Connection, statements: str) -> None:
     """Run Ann's statements one by one, whatever they say, and end what they began."""
     for tenant in ("acme", "globex"):
@@ -228,14 +258,26 @@ def test_nothing_that_a_client_leaves_behind_moves_its_neighbours_event(
         leave(pooled, ann, statements)
         before = stored(pooled)
         tenant = NEIGHBOUR[login]
-        assert sqlstate_of(bob, appends("bob", tenant)) == refusal
-        added = [] if refusal else [(tenant, login, f"{tenant}-desk", "bob")]
-        assert sorted(stored(pooled)) == sorted(before + added)
-        unnamed = sqlstate_of(bob, appends("bob", None))
-        assert unnamed == refusal if login == ONE else unnamed in ("OM002", refusal or "OM002")
-        if login == ONE:
-            added *= 2
-        assert sorted(stored(pooled)) == sorted(before + added)
+        own = [] if refusal else [(tenant, login, f"{tenant}-desk", "bob")]
+        added = []
+        for verb in (appends, batches):
+            assert sqlstate_of(bob, verb("bob", tenant)) == refusal
+            added += own
+            assert sorted(stored(pooled)) == sorted(before + added)
+            unnamed = sqlstate_of(bob, verb("bob", None))
+            assert unnamed == refusal if login == ONE else unnamed in ("OM002", refusal or "OM002")
+            if login == ONE:
+                added += own
+            assert sorted(stored(pooled)) == sorted(before + added)
+        here = value(
+            pooled.superuser,
+            "select e.last_event_id::text from oml.entity e join oml.tenant t using (tenant_id)"
+            " where t.name = %s",
+            tenant,
+        )
+        seen = here if refusal in (None, "OM051") else refusal  # what only reads may be read-only
+        assert desk(bob, tenant) == seen
+        assert desk(bob, None) == (seen if login == ONE or seen != here else "OM002")
         assert sqlstate_of(bob, appends("bob", "provider")) in ("OM003", refusal)
         assert chosen(bob, f"'{tenant}'", appends("bob", None)) == refusal
         added += [] if refusal else [(tenant, login, f"{tenant}-desk", "bob")]
@@ -323,21 +365,24 @@ def test_an_impersonation_ends_with_the_transaction_that_chose_it(
     assert {("ann", True), ("bob", False)} <= {*under}
 
 
+@pytest.mark.parametrize("time", ["", " || ' ' || extract(epoch from now())"], ids=["xid", "both"])
 def test_a_guess_of_the_neighbours_transaction_chooses_nothing(
-    pooled: System, pooler: Pooler
+    pooled: System, pooler: Pooler, time: str
 ) -> None:
     before = stored(pooled)
     with client(pooler, BOTH) as ann, client(pooler, BOTH) as bob:
+        guess = f"(pg_current_xact_id()::text::bigint + 1)::text{time}"
         ann.execute(
-            "select set_config('oml.transaction',"
-            " (pg_current_xact_id()::text::bigint + 1) || ' ' || extract(epoch from now()), false),"
-            " set_config('oml.tenant', 'acme', false)"
+            f"select set_config('oml.transaction', {guess}, false),"
+            " set_config('oml.tenant', 'acme', false)".encode()
         )
         with bob.transaction():
             guessed = value(bob, "select current_setting('oml.transaction')")
             assert value(bob, "select pg_current_xact_id()::text") == guessed.split()[0]
-            assert sqlstate_of(bob, appends("bob", None)) == "OM002"
-            bob.execute("rollback")
+            for statement in (appends("bob", None), batches("bob", None), reads(None)):
+                with pytest.raises(psycopg.Error) as refused, bob.transaction():
+                    bob.execute(statement.encode())
+                assert refused.value.sqlstate == "OM002"
     assert stored(pooled) == before
 
 

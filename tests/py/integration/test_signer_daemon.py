@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -22,6 +23,7 @@ from catalog import contents
 from forge import read_key
 from lakes import drain, expect_exact, frontier, outbox_max, wait_until
 from oml.core import cbor, cose, envelope, keys, wire
+from oml.dev.cluster import SUPERUSER
 from oml.driver.connection import connect
 from oml.errors import SetupError
 from omld import NOBODY, PATIENCE_S, Omld, connections, python_as, read_frame, wait_for_log
@@ -190,7 +192,7 @@ def test_a_hung_daemon_fails_the_append_in_time_and_no_late_answer_is_mixed_up(
     app, fresh = daemon.system.connect("app"), daemon.system.connect("app")
     app.execute(APPEND)
     before = contents(daemon.system.superuser)
-    daemon.signal(signal.SIGSTOP)
+    daemon.stop()
     for _ in range(2):
         assert "did not answer" in refused(app, "OM092")
         assert "did not answer" in refused(fresh, "OM092")
@@ -204,7 +206,7 @@ def test_a_hung_daemon_fails_the_append_in_time_and_no_late_answer_is_mixed_up(
 
 def test_a_hung_daemon_with_a_full_queue_fails_in_time(daemon: Omld) -> None:
     app = daemon.system.connect("app")
-    daemon.signal(signal.SIGSTOP)
+    daemon.stop()
     held = []
     try:
         with contextlib.suppress(BlockingIOError):
@@ -322,6 +324,12 @@ def test_a_hostile_message_is_refused_and_hurts_nobody_else(daemon: Omld, raw: b
         daemon.ask(raw)
     assert caught.value.sqlstate == "OM093"
     assert app.execute(APPEND).fetchone() == (3,)
+
+
+@pytest.mark.parametrize("length", [wire.MAX_REQUEST_BYTES + 1, 2**32 - 1])
+def test_a_frame_that_is_too_long_is_refused_by_its_length_alone(daemon: Omld, length: int) -> None:
+    with pytest.raises(keys.SignerError, match=f"a frame of {length} bytes, .* at most"):
+        daemon.ask(length.to_bytes(4, "big"))
 
 
 def test_requests_sent_in_one_go_or_byte_by_byte_are_answered_in_order(daemon: Omld) -> None:
@@ -611,6 +619,93 @@ def test_a_signature_that_is_wrong_is_never_stored(
     daemon.start()
     assert app.execute(APPEND).fetchone() == (3,)
     expect_chain(daemon.system, 3)
+
+
+# --- slow batches ----------------------------------------------------------------------------
+
+BATCH = (
+    "select count(*) from oml_append_batch((select jsonb_agg("
+    """'{"type": "job.done", "payload": {}}'::jsonb) from generate_series(1, %s)))"""
+)
+
+
+@dataclass
+class Slow:
+    """A system whose signer takes a twentieth of a second for each signature, and counts them."""
+
+    system: System
+    signed: int = 0
+
+
+@pytest.fixture
+def slow(daemon: Omld) -> Iterator[Slow]:
+    """The daemon's place taken by a slow one."""
+    daemon.end()
+    slow = Slow(daemon.system)
+    key = held_key(daemon)
+    pause = threading.Event()
+
+    def answer(operation: int, content: bytes) -> bytes:
+        if operation == wire.KEYS:
+            return wire.answer(daemon.deployment.bytes + key.public_key)
+        pause.wait(0.05)
+        slow.signed += 1
+        header = cose.protected_header(envelope.CONTENT_TYPE, content[:8])
+        return wire.answer(cose.signature(header, content[8:], key.secret_key))
+
+    with impostor(daemon.socket, answer):
+        yield slow
+
+
+def expect_ended(slow: Slow) -> None:
+    """Insist that the batch was ended long before its minute was up, and that the chain goes on."""
+    assert slow.signed < 600
+    assert slow.system.connect("app").execute(BATCH, (2,)).fetchone() == (2,)
+    expect_chain(slow.system, 3)
+
+
+def test_a_batch_over_a_slow_signer_ends_with_statement_timeout(slow: Slow) -> None:
+    app = slow.system.connect("app")
+    app.execute("set statement_timeout = '1s'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        app.execute(BATCH, (10_000,))
+    expect_ended(slow)
+
+
+@pytest.mark.parametrize(
+    ("end", "state"), [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")]
+)
+def test_a_batch_over_a_slow_signer_can_be_ended(slow: Slow, end: str, state: str) -> None:
+    app = slow.system.connect("app")
+    pid = app.info.backend_pid
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(app.execute, BATCH, (10_000,))
+        held = (
+            "select exists (select from pg_locks where pid = %s and relation::regclass::text"
+            " = 'oml.chain_head' and mode = 'RowShareLock' and granted)"
+        )
+        while slow.system.superuser.execute(held, (pid,)).fetchone() != (True,):
+            assert not running.done(), running.exception()
+        assert slow.system.superuser.execute(f"select {end}(%s)", (pid,)).fetchone() == (True,)
+        error = running.exception()
+    assert isinstance(error, psycopg.Error) and error.sqlstate == state, error
+    expect_ended(slow)
+
+
+def test_the_events_of_a_batch_are_signed_in_time_or_none_is_stored(slow: Slow) -> None:
+    system = slow.system
+    system.bind(SUPERUSER, "acme")
+    superuser = system.superuser
+    superuser.execute(BATCH, (1,))
+    superuser.execute(
+        "create function pg_temp.set_deadline(s float8) returns void language plpython3u"
+        " as 'import sys; sys.modules[\"_oml_core\"].signer.BATCH_DEADLINE_S = s'"
+    )
+    superuser.execute("select pg_temp.set_deadline(0.5)")
+    message = refused(superuser, "OM092", BATCH.replace("%s", "10000"))
+    assert "of 10000 events were signed within 0.5 s" in message
+    superuser.execute("select pg_temp.set_deadline(60)")
+    expect_chain(system, 2)
 
 
 # --- one daemon a path -----------------------------------------------------------------------

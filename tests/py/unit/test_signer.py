@@ -330,6 +330,21 @@ def test_of_racing_first_wraps_all_use_one_kek(key_file: Path) -> None:
     assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
 
 
+def test_a_directory_that_another_makes_meanwhile_is_no_kek_yet(
+    key_file: Path, file_signer: signer.FileSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def late(path: str, mode: int) -> None:
+        mkdir(path, mode)
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    wrapped = file_signer.wrap(KEK, b"secret", b"")
+    assert file_signer.unwrap(KEK, wrapped, b"") == b"secret"
+    assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
+
+
 # --- the client of omld ----------------------------------------------------------------------
 
 Reply = Callable[[socket.socket, bytes], None]
@@ -603,6 +618,74 @@ def test_no_descriptor_is_left_behind_by_calls_that_fail(path: Path) -> None:
         for _ in range(5):
             refused(lambda: client.sign(KEY.kid, PAYLOAD), "OM092")
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(signer, "_clock", lambda: self.now)
+
+
+def test_the_deadline_leaves_time_for_a_client_behind_the_database() -> None:
+    assert signer.DEADLINE_S < 2
+
+
+def test_a_call_that_connects_anew_has_the_rest_of_its_time_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    client = client_at(path, deadline_s=5)
+    left = signer._left
+    seen: list[float] = []
+
+    def noted(until: float) -> float:
+        seen.append(left(until))
+        return seen[-1]
+
+    def hangs_up_late(connection: socket.socket, _body: bytes) -> None:
+        clock.now += 4
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with listening(path, honestly, honestly, hangs_up_late, honestly):
+        client.sign(KEY.kid, PAYLOAD)
+        monkeypatch.setattr(signer, "_left", noted)
+        client.sign(KEY.kid, PAYLOAD)
+    assert seen[0] == 5
+    assert seen[-1] == 1
+
+
+def test_a_call_whose_time_is_up_when_omld_hangs_up_does_not_begin_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    client = client_at(path, deadline_s=5)
+
+    def hangs_up_too_late(connection: socket.socket, _body: bytes) -> None:
+        clock.now += 5
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with listening(path, honestly, honestly, hangs_up_too_late, honestly):
+        client.sign(KEY.kid, PAYLOAD)
+        refused(lambda: client.sign(KEY.kid, PAYLOAD), "OM092")
+
+
+def test_a_batch_looks_ten_times_a_second_and_ends_with_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    time = signer.BatchTime(70)
+    looks = 0
+    for signed in range(100):
+        looks += time.is_due(signed)
+        clock.now += 0.01
+    assert 9 <= looks <= 11
+    clock.now += signer.BATCH_DEADLINE_S - 1.01
+    time.is_due(68)
+    clock.now += 0.02
+    error = refused(lambda: time.is_due(69), "OM092")
+    assert "69 of 70" in error.message and "smaller" in error.hint
 
 
 # --- the protocol ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ as such: a signer makes the Sig_structure itself, around the payload and under t
 of an OML event, so that a signature of its keys is never anything but that of an event.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -24,6 +25,8 @@ from . import cose, envelope, keys, wire
 DEADLINE_S = 1.5
 """Seconds that a call to omld may take, with everything it does. PostgreSQL's statement_timeout
 does not interrupt Python that waits, so nothing else would end it."""
+BATCH_DEADLINE_S = 60.0
+"""Seconds that signing a batch's events of one chain may take, all together."""
 
 # Bound when the module loads: see cose.
 _encrypt = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt
@@ -39,6 +42,7 @@ _WRAP_VERSION = b"\x01"
 _WRAP_DOMAIN = b"oml-kek-1"
 _KEK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[.](0|[1-9][0-9]{0,8})")
 _BUSY_PAUSE_S = 0.005
+_LOOK_S = 0.1
 
 
 class Signer(Protocol):
@@ -201,7 +205,8 @@ class FileSigner:
         with self._making:
             try:
                 if not os.path.isdir(directory):
-                    os.mkdir(directory, 0o700)
+                    with contextlib.suppress(FileExistsError):  # another was faster
+                        os.mkdir(directory, 0o700)
                     keys.sync_directory(os.path.dirname(directory))
                 self._require_kek_directory(directory)
                 keys.write_new(path, _urandom(_KEK_BYTES))
@@ -439,6 +444,32 @@ def _left(until: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+class BatchTime:
+    """The time for signing so many events of a batch, which begins now: BATCH_DEADLINE_S."""
+
+    def __init__(self, events: int) -> None:
+        self._events = events
+        self._until = _clock() + BATCH_DEADLINE_S
+        self._look = 0.0
+
+    def is_due(self, signed: int) -> bool:
+        """Whether to look for a cancel or a timeout now: ten times a second, between two events.
+
+        Raises keys.SignerError OM092 when the batch's time is up.
+        """
+        now = _clock()
+        if now >= self._until:
+            raise keys.SignerError(
+                "OM092",
+                f"{signed} of {self._events} events were signed within {BATCH_DEADLINE_S:g} s",
+                "Nothing was stored. Append smaller batches, and look at the signer's load.",
+            )
+        if now < self._look:
+            return False
+        self._look = now + _LOOK_S
+        return True
 
 
 _providers: dict[tuple[str, str | None], FileSigner | UnixSigner] = {}

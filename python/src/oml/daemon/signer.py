@@ -21,7 +21,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from oml.core import cbor, envelope, keys, wire
@@ -38,6 +38,7 @@ MESSAGE_TIMEOUT_S = 2.0
 _LOOK_S = 0.2
 _STOP_TIMEOUT_S = 2.0
 _REPEAT_S = 60.0
+_AWAY_S = 1.0
 _LONGEST_REASON = 200
 _BACKLOG = 128
 _SOCKET_MODE = 0o666
@@ -142,10 +143,19 @@ def open_key(url: str) -> Signer:
 
 
 class Keyring:
-    """All the keys of signer_keys. The first provider also keeps the KEKs."""
+    """All the keys of signer_keys. The first provider also keeps the KEKs.
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    What is away is not asked again for a second, so that a client's deadline suffices for the
+    others. ``clock`` says the time in seconds.
+    """
+
+    def __init__(self, urls: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._providers = [open_key(url) for url in urls]
+        # Files answer at once.
+        self._in_turn = sorted(self._providers, key=lambda p: not isinstance(p, FileSigner))
+        self._holders: dict[bytes, Signer] = {}
+        self._away: dict[Signer, tuple[float, keys.SignerError]] = {}
+        self._clock = clock
 
     def look(self) -> None:
         """Name the keys in the log. Raises SetupError for a file; Vault may come back."""
@@ -165,9 +175,10 @@ class Keyring:
         """
         found: dict[bytes, bytes] = {}
         trouble = None
-        for provider in self._providers:
+        for provider in self._in_turn:
             try:
-                found |= provider.public_keys()
+                with self._asking(provider):
+                    found |= provider.public_keys()
             except keys.SignerError as error:
                 trouble = error
         if trouble is not None and not found:
@@ -175,18 +186,43 @@ class Keyring:
         return found
 
     def sign(self, kid: bytes, payload: bytes) -> bytes:
-        """Sign with whichever provider holds the key. Raises keys.SignerError."""
+        """Sign with the provider that holds the key. Raises keys.SignerError."""
+        holder = self._holders.get(kid) or self._find(kid)
+        with self._asking(holder):
+            return holder.sign(kid, payload)
+
+    def _find(self, kid: bytes) -> Signer:
+        """Find who holds a key, and remember it: a key does not change hands while we run."""
         held: list[bytes] = []
         trouble = None
-        for provider in self._providers:
+        for provider in self._in_turn:
             try:
-                kids = provider.public_keys()
-                if kid in kids:
-                    return provider.sign(kid, payload)
-                held += kids
+                with self._asking(provider):
+                    kids = provider.public_keys()
             except keys.SignerError as error:  # another may hold it all the same
                 trouble = trouble or error
+                continue
+            if kid in kids:
+                self._holders[kid] = provider
+                return provider
+            held += kids
         raise trouble or other_key("omld", held, kid)
+
+    @contextlib.contextmanager
+    def _asking(self, provider: Signer) -> Iterator[None]:
+        """Ask a provider, unless it failed within the last second: then fail as it did.
+
+        A file is always asked: it costs nothing, and counts again as soon as it is put back.
+        """
+        until, failure = self._away.get(provider, (0.0, None))
+        if failure is not None and self._clock() < until:
+            raise keys.SignerError(failure.sqlstate, failure.message, failure.hint)
+        try:
+            yield
+        except keys.SignerError as error:
+            if not isinstance(provider, FileSigner):
+                self._away[provider] = self._clock() + _AWAY_S, error
+            raise
 
     @property
     def wrapper(self) -> Signer:

@@ -1,0 +1,126 @@
+"""Bytes that are no UTF-8 come into a text through a setting of the connection, and no further.
+
+PostgreSQL checks neither the settings of a startup packet nor what to_jsonb makes of them. A dump
+that held such bytes could not be restored.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from catalog import contents
+from lakes import value
+from oml.dev import programs
+from oml.dev.cluster import SUPERUSER
+from oml.driver.connection import connect
+from systems import Connection, System
+
+BAD = "current_setting('my.x')"
+REST = "current_setting('my.y')"  # what would make a letter of it
+TEXTS = {
+    **dict.fromkeys(
+        ("type", "tenant", "idempotency_key", "operation", "app_version", "invocation_id")
+    ),
+    "entity_type": "entity_id",
+    "entity_id": "entity_type",
+    "subject_id": None,
+}
+"""The text arguments of oml_append, and what goes with each."""
+
+
+@pytest.fixture
+def spoilt(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """A session whose settings my.x and my.y are halves of a letter."""
+    superuser = system.superuser
+    superuser.execute("select oml_register_event_type('job.done', state_keys => '{k}')")
+    system.make("acme")
+    system.bind("app", "acme")
+    monkeypatch.setenv("PGOPTIONS", "-c my.x=\udcc3 -c my.y=\udca9")
+    with psycopg.connect(system.dsn("app"), autocommit=True) as connection:
+        monkeypatch.delenv("PGOPTIONS")
+        assert value(connection, f"select encode({BAD}::bytea, 'hex')") == "c3"
+        yield connection
+
+
+def arguments() -> Iterator[dict[str, str]]:
+    """Return the arguments of each attack, as expressions."""
+    good = {"type": "'job.done'::text", "payload": """'{}'::jsonb"""}
+    for name, partner in TEXTS.items():
+        with_it = {} if partner is None else {partner: "'x'::text"}
+        for bad in (BAD, f"'x' || {BAD}", f"{BAD} || 'x'"):
+            yield good | with_it | {name: bad}
+    halves = {"operation": BAD, "app_version": REST}
+    yield good | halves
+    yield good | {"entity_type": BAD, "entity_id": REST}
+    for payload in (
+        f"jsonb_build_object('k', {BAD})",
+        f"jsonb_build_object({BAD}, 1)",
+        f"jsonb_build_object('k', jsonb_build_array('x', {BAD}))",
+        f"jsonb_build_object('k', {BAD}, 'l', {REST})",
+    ):
+        yield good | {"payload": payload}
+
+
+def single(given: dict[str, str]) -> str:
+    """Return the call of oml_append."""
+    named = ", ".join(f"{name} => {expression}" for name, expression in given.items())
+    return f"select oml_append({named})"
+
+
+def in_a_batch(given: dict[str, str]) -> str:
+    """Return the call of oml_append_batch, behind an event that is good."""
+    pairs = ", ".join(f"'{name}', {expression}" for name, expression in given.items())
+    good = """'{"type": "job.done", "payload": {}}'::jsonb"""
+    return f"select oml_append_batch(jsonb_build_array({good}, jsonb_build_object({pairs})))"
+
+
+def run(program: str, *arguments: str) -> None:
+    """Run a client program of PostgreSQL, which must succeed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+    command = [programs.find().path(program), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_text_arguments_are_all_here(system: System) -> None:
+    names = value(
+        system.superuser,
+        "select array_agg(name order by name) from pg_proc p,"
+        " unnest(p.proargnames[:p.pronargs], p.proargtypes::oid[]) a (name, type)"
+        " where p.proname = 'oml_append' and a.type = 'text'::regtype",
+    )
+    assert names == sorted(TEXTS)
+
+
+@pytest.mark.parametrize("call", [single, in_a_batch], ids=lambda call: call.__name__)
+def test_bytes_that_are_no_utf8_are_refused_and_a_dump_restores(
+    system: System, spoilt: Connection, call: object, tmp_path: Path
+) -> None:
+    assert callable(call)
+    before = contents(system.superuser)
+    got: dict[str, str | None] = {}
+    for given in arguments():
+        statement = call(given)
+        try:
+            spoilt.execute(statement.encode())
+            got[statement] = None
+        except psycopg.Error as error:
+            # 38000: two claims that are no UTF-8 may be so together; Python still takes neither.
+            if error.sqlstate not in ("22021", "OM003", "OM010", "38000"):
+                got[statement] = error.sqlstate
+    copy = f"{system.database}_copy"
+    with connect(system.cluster.dsn(), autocommit=True) as superuser:
+        superuser.execute(sql.SQL("create database {}").format(sql.Identifier(copy)))
+        try:
+            dump = str(tmp_path / "dump")
+            run("pg_dump", "-Fc", "-f", dump, "-d", system.dsn(SUPERUSER))
+            run("pg_restore", "-d", system.cluster.dsn(dbname=copy), dump)
+        finally:
+            superuser.execute(sql.SQL("drop database {}").format(sql.Identifier(copy)))
+    assert got == {}
+    assert contents(system.superuser) == before
