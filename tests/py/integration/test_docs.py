@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 # oml.toml is the settings file, oml.tenant_id what the policies compare with.
-NO_OBJECTS = {"toml", "tenant_id"}
+NO_OBJECTS = {"toml", "tenant_id", "principal"}
 _FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 _INLINE = re.compile(r"`([^`]+)`")
