@@ -43,9 +43,10 @@ def verify(
 ) -> int:
     """Check every signature, hash, link and column. Exit 0 proved, 1 a fault, 2 could not run."""
     from oml import settings
+    from oml.driver.keys import parse_public_key
     from oml.driver.verify import verify as prove
 
-    pinned = None if root_key is None else _public_key(root_key)
+    pinned = None if root_key is None else parse_public_key(root_key, "--root-key")
     earlier = None if since is None else _read(since)
     with progress("verifying", quiet=as_json) as show:
         result = prove(dsn or settings.load().dsn, tenant, pinned, show, jobs, earlier)
@@ -71,16 +72,6 @@ def verify(
             pin = "" if known else " (not pinned: pass --root-key to prove it)"
             print(f"root key {root}{pin}")
     return 0 if result.ok else EXIT_FINDINGS
-
-
-def _public_key(text: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise UsageError("--root-key is not a public key", "Give its 32 bytes as 64 hex digits.")
-    return key
 
 
 def _read(path: Path) -> "Earlier":
