@@ -14,6 +14,8 @@ as $$
     ('membership.revoked', '{login,tenant_id,tenant,principal}', 4096, true, 'A login may no longer act in a tenant as this principal.'),
     ('impersonation.started', '{session_id,login,by_principal,tenant_id,tenant,principal,reason,expires_at}', 4096, true, 'A login may act as another''s principal for a while; the reason is in every event made so.'),
     ('impersonation.ended', '{session_id}', 4096, true, 'An impersonation session was ended before its time.'),
+    ('journal.loss-accepted', '{reason,losses,page,pages}', 65536, true, 'Events were lost for good and it was decided to go on without them: which, by tenant and chain seq, and why.'),
+    ('database.adopted', '{from,to,reason}', 4096, true, 'A logical copy of the database took the original''s place.'),
     ('event-type.registered', '{type,schema_version,json_schema,schema_digest,targets,pii_class,state_keys,required_keys,max_bytes,description}', 65536, true, 'A version of an event type was added to the catalogue.'),
     ('event-type.retired', '{type,schema_versions}', 4096, true, 'Versions of an event type take no new events.')
   on conflict do nothing

@@ -24,7 +24,7 @@ begin
   return kid;
 exception when lock_not_available then
   raise exception using
-    errcode = 'OM119', message = 'a transaction holds a chain: nothing was rotated',
-    hint = 'It appended and has not ended for 5 s. Look for it in pg_stat_activity (idle in transaction) or pg_prepared_xacts, then rotate again.';
+    errcode = 'OM119', message = 'a transaction holds a chain: nothing was changed',
+    hint = 'It appended and has not ended for 5 s. Look for it in pg_stat_activity (idle in transaction) or pg_prepared_xacts, then try again.';
 end
 $$;

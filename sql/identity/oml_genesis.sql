@@ -55,6 +55,7 @@ begin
   perform oml.register_reserved_types();
   insert into oml.frontier (name) values ('lake');
 
+  perform oml.open_gate('{"database": "genesis"}');
   perform oml.create_chain(deployment_id, 'provider', 0, substr(sha256(root_key), 1, 8));
   perform oml.issue_key(root_key, 'root', jsonb_build_object('deployment', deployment));
   return deployment_id;

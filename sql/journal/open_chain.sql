@@ -1,4 +1,5 @@
 -- Locks a chain, to the end of the transaction, and reads where it stands: the first step of every write.
+-- Before that the write gate is asked.
 -- Only after the lock, in a new statement and so with a new snapshot, is the head read: in one statement
 -- it would be the head from before the wait, and the chain would fork. The key in force lies in the locked
 -- row, which is read as it is once locked, also after waiting for a rotation that changed it.
@@ -17,6 +18,7 @@ begin
   if current_setting('transaction_read_only')::bool then
     perform oml.refuse_read_only();
   end if;
+  perform oml.require_gate();
   perform set_config('oml.tenant_id', open_chain.tenant_id::text, true);
   kid := oml.lock_chain(open_chain.tenant_id);
   select coalesce(last.seq, 0), coalesce(last.hash, decode(repeat('00', 32), 'hex')),

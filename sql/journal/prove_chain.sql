@@ -23,23 +23,13 @@ known = plpy.prepare("""
     from (values ('provider', $1::uuid), ('tenant', (select t.tenant_id from oml.tenant t where t.name = $2))) c (kind, tenant_id)
     """, ['text', 'text'])
 page_end = plpy.prepare('select oml.chain_page_end($1::uuid, $2, $3) as seq', ['text', 'bigint', 'int'])
-# PL/Python does not survive a text that is not UTF-8, which a superuser can store. So texts come as
-# their bytes: convert_to() would refuse such ones, and textsend() follows client_encoding.
-raw = r"decode(replace(%s, E'\\', E'\\\\'), 'escape') as %s"
-texts = [f.column for f in chain.envelope.FIELDS if f.kind == 'text']
-others = [c for c in (*chain.PROJECTED, 'hash', 'kid', 'envelope') if c not in (*texts, 'occurred_at')]
-plain = ', '.join([
-    *('j."%s"' % c for c in others), *(raw % ('j."%s"' % c, '"%s"' % c) for c in texts),
-    raw % ('j.payload::text', 'payload')])
 page = plpy.prepare("""
-    select %s,
-      case when j.occurred_at >= 'epoch' and j.occurred_at < '290000-01-01'
-        then (extract(epoch from j.occurred_at) * 1000000)::bigint end as occurred_at
+    select %s
     from oml.journal j
     where j.tenant_id = $1::uuid
       and j.seq > case when $2 > 0 then $2 else -9223372036854775808 end and j.seq <= $3
     order by j.seq
-    """ % plain, ['text', 'bigint', 'bigint'])
+    """ % chain.SELECT_LIST, ['text', 'bigint', 'bigint'])
 
 def prove(subject, ends):
     while subject.finding is None and subject.events < ends['seq']:

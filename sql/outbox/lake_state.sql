@@ -1,7 +1,7 @@
 create function oml.lake_state()
 returns table (
   deployment_id text, lake_url text, fence_synchronous_commit text,
-  frontier bigint, fenced_seq bigint, outbox_max bigint
+  frontier bigint, fenced_seq bigint, outbox_max bigint, gate text
 )
 language plpgsql
 volatile
@@ -15,10 +15,11 @@ begin
     (select s.value from oml.setting s where s.name = 'deployment_id'),
     (select s.value from oml.setting s where s.name = 'lake_url'),
     coalesce((select s.value from oml.setting s where s.name = 'fence_synchronous_commit'), 'on'),
-    f.seq, f.fenced_seq, (select coalesce(max(o.seq), 0) from oml.outbox o)
+    f.seq, f.fenced_seq, (select coalesce(max(o.seq), 0) from oml.outbox o),
+    (select g.state from oml.gate_state() g)
   from oml.frontier f
   where f.name = 'lake';
 end
 $$;
 comment on function oml.lake_state()
-  is 'Where the lake stands, and its settings. Needs operate or audit on the provider.';
+  is 'Where the lake stands, its settings, and whether the write gate is open. Needs operate or audit on the provider.';

@@ -26,7 +26,7 @@ begin
     );
   end loop;
 
-  grant select on oml.setting, oml.membership, oml.event_type to oml_kernel;
+  grant select on oml.setting, oml.membership, oml.event_type, oml.gate to oml_kernel;
   grant select, insert on oml.journal to oml_kernel;
   grant select, update (chain_no) on oml.chain_head to oml_kernel;
   grant insert on oml.outbox to oml_kernel;
@@ -41,6 +41,9 @@ begin
   grant select, insert, update (ended_at) on oml.impersonation to oml_fleet;
   grant select, insert, update, delete on oml.membership to oml_fleet;
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
+  grant select, insert, update on oml.gate, oml.instance, oml.tlog to oml_fleet;
+  grant select, insert on oml.accepted_loss to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;
+  grant select, update on sequence oml.chain_no, oml.outbox_seq to oml_fleet;
 end
 $$;

@@ -53,7 +53,13 @@ begin
       ('frontier', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('frontier', 'fleet_update', 'update', 'oml_fleet', 'true'),
       ('lake_table', 'fleet_read', 'select', 'oml_fleet', 'true'),
-      ('lake_table', 'fleet_insert', 'insert', 'oml_fleet', 'true')
+      ('lake_table', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('gate', 'kernel_read', 'select', 'oml_kernel', 'true'),
+      ('gate', 'fleet_all', 'all', 'oml_fleet', 'true'),
+      ('instance', 'fleet_all', 'all', 'oml_fleet', 'true'),
+      ('accepted_loss', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('accepted_loss', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('tlog', 'fleet_all', 'all', 'oml_fleet', 'true')
     ) as p (table_name, name, command, role_name, condition)
   loop
     execute format(

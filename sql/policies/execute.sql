@@ -15,8 +15,13 @@ grant execute on function
   @extschema@.oml_issue_key(bytea, text, text, text), @extschema@.oml_retire_key(text),
   @extschema@.oml_impersonate(text, text, text, interval), @extschema@.oml_end_impersonation(uuid),
   @extschema@.oml_register_event_type(text, int, jsonb, text[], text, text[], text[], int, text),
-  @extschema@.oml_retire_event_type(text, int)
+  @extschema@.oml_retire_event_type(text, int),
+  @extschema@.oml_adopt(text), @extschema@.oml_gate_accept_loss(text, jsonb, bigint)
 to oml_operator;
+grant execute on function
+  @extschema@.oml_gate_status(), @extschema@.oml_fork_check()
+to oml_operator, oml_auditor, oml_daemon;
+grant execute on function oml.gate_open(jsonb, jsonb) to oml_operator, oml_daemon;
 grant execute on function @extschema@.oml_keys() to oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text),
@@ -25,6 +30,7 @@ grant execute on function
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_unqueued(),
   oml.lake_cut_holders(bigint[]),
+  oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(),
   oml.deployment_id()
 to oml_auditor, oml_daemon;
 grant execute on function
@@ -40,10 +46,10 @@ grant execute on function
   oml.transaction_mark(), oml.refuse_caller(text, text, text[], uuid),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
 to oml_fleet;
-grant execute on function oml.impersonated(uuid) to oml_kernel;
+grant execute on function oml.impersonated(uuid), oml.open_gate_alone() to oml_kernel;
 grant execute on function
   oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint, bytea),
-  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.begin_rotation(bytea), oml.lock_provider(), oml.operator()
+  oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.begin_rotation(bytea), oml.lock_provider(), oml.operator(), oml.open_gate(jsonb)
 to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),

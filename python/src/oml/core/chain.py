@@ -7,7 +7,7 @@ stops at the first fault of a chain, because nothing after a broken link is prov
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeGuard
@@ -44,6 +44,8 @@ class Fault(StrEnum):
     """The outbox knows later events of the chain than the journal holds."""
     CHAIN_MISSING = "chain-missing"
     """The chain has no events, not even its genesis, or its row in oml.tenant is gone."""
+    HEAD_MISSING = "head-missing"
+    """The chain has no row in oml.chain_head, so nothing can be appended to it."""
 
 
 class Finding(NamedTuple):
@@ -295,6 +297,36 @@ PROJECTED = tuple(
     f.column for f in envelope.FIELDS if f.column not in ("version", "deployment_id", "payload")
 )
 """The columns that hold a signed field as it is; ``payload`` holds the same JSON value."""
+
+
+
+
+def _select_list() -> str:
+    """Return the columns of oml.journal j as PL/Python reads them.
+
+    It does not survive a text that is not UTF-8, which a superuser can store. So texts come as
+    their bytes: convert_to() would refuse such ones, and textsend() follows client_encoding.
+    """
+    raw = r"decode(replace({}, E'\\', E'\\\\'), 'escape') as {}"
+    texts = [f.column for f in envelope.FIELDS if f.kind == "text"]
+    others = [
+        column
+        for column in (*PROJECTED, "hash", "kid", "envelope")
+        if column not in (*texts, "occurred_at")
+    ]
+    return ", ".join(
+        [
+            *(f'j."{column}"' for column in others),
+            *(raw.format(f'j."{column}"', f'"{column}"') for column in texts),
+            raw.format("j.payload::text", "payload"),
+            "case when j.occurred_at >= 'epoch' and j.occurred_at < '290000-01-01'"
+            " then (extract(epoch from j.occurred_at) * 1000000)::bigint end as occurred_at",
+        ]
+    )
+
+
+SELECT_LIST = _select_list()
+"""SQL: the columns that feed() takes, of table oml.journal under the name j."""
 
 
 def mismatched_column(decoded: envelope.Envelope, row: Mapping[str, Any]) -> str | None:
@@ -637,6 +669,41 @@ class Tenant(Chain):
                 "hash": self.created.hash.hex(),
             }
         )
+
+
+class Tail(Chain):
+    """Verify where a chain ends: its last event, and its link to the one before.
+
+    ``public_keys`` maps each kid that was ever issued for the deployment's signatures to its
+    public key. That is less than a KeyRing: whether the key was in force there is not asked.
+    """
+
+    def __init__(
+        self,
+        tenant: str,
+        tenant_id: bytes,
+        deployment_id: bytes,
+        public_keys: Mapping[bytes, bytes],
+    ) -> None:
+        super().__init__(tenant, tenant_id, deployment_id, None)
+        self.public_keys = public_keys
+
+    def read(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Check the last rows of the chain: two in seq order, one of a chain that has one."""
+        if len(rows) > 1:
+            data = _raw(rows[-2]["envelope"])
+            seq, head = rows[-2]["seq"], envelope.digest(data)
+            if head != _raw(rows[-2]["hash"]):
+                self.fail(seq, Fault.HASH_MISMATCH, "column hash is not the envelope's SHA-256")
+            self.resume(seq, head)
+        verify_rows(self, rows[-1:])
+
+    def _key(self, seq: int, decoded: envelope.Envelope) -> bytes | tuple[Fault, str]:
+        public_key = self.public_keys.get(decoded.kid)
+        if public_key is None:
+            reason = f"key {decoded.kid.hex()} was never issued here for signing"
+            return Fault.UNKNOWN_KEY, reason
+        return public_key
 
 
 def verify_rows(chain: Chain, rows: Iterable[Mapping[str, Any]]) -> None:
