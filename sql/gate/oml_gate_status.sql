@@ -1,7 +1,7 @@
 create function @extschema@.oml_gate_status()
 returns table (
   is_open boolean, state text, reason text, instance jsonb, opened_last jsonb, opened_last_at timestamptz,
-  opened_at timestamptz, opened_by text, evidence jsonb
+  opened_at timestamptz, opened_by text, evidence jsonb, policy text
 )
 language plpgsql
 volatile
@@ -23,6 +23,7 @@ begin
   if is_open then
     select g.opened_at, g.opened_by, g.evidence into opened_at, opened_by, evidence from oml.gate g;
   end if;
+  select coalesce((select s.value from oml.setting s where s.name = 'gate_evidence'), 'required') into policy;
   return next;
 end
 $$;

@@ -1,7 +1,7 @@
 create function oml.lake_state()
 returns table (
   deployment_id text, lake_url text, fence_synchronous_commit text,
-  frontier bigint, fenced_seq bigint, outbox_max bigint, gate text
+  frontier bigint, fenced_seq bigint, outbox_max bigint, gate text, instance jsonb
 )
 language plpgsql
 volatile
@@ -16,8 +16,9 @@ begin
     (select s.value from oml.setting s where s.name = 'lake_url'),
     coalesce((select s.value from oml.setting s where s.name = 'fence_synchronous_commit'), 'on'),
     f.seq, f.fenced_seq, (select coalesce(max(o.seq), 0) from oml.outbox o),
-    (select g.state from oml.gate_state() g)
+    g.state, g.instance
   from oml.frontier f
+  cross join oml.gate_state() g
   where f.name = 'lake';
 end
 $$;

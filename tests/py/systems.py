@@ -14,9 +14,11 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
+from oml import gate
 from oml.core import keys
 from oml.dev.cluster import SUPERUSER, Cluster, Setting
 from oml.driver.connection import connect
+from oml.settings import Settings
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -37,7 +39,7 @@ LOGINS = {
 
 
 def make_template(cluster: Cluster) -> None:
-    """Make the database that systems are copied from, with its genesis, and the logins."""
+    """Make the database that systems are copied from, which awaits its genesis, and the logins."""
     owner = cluster.account
     key_file = cluster.directory / "keys" / "signing.key"
     owner.make_directory(key_file.parent)
@@ -46,7 +48,6 @@ def make_template(cluster: Cluster) -> None:
         connection.execute(f"create database {TEMPLATE}".encode())
     with connect(cluster.dsn(dbname=TEMPLATE), autocommit=True) as connection:
         connection.execute("create extension oml cascade")
-        connection.execute("select oml_genesis('test', signer => %s)", (f"file:{key_file}",))
     for login, groups in LOGINS.items():
         make_login(cluster, login, groups)
 
@@ -79,7 +80,10 @@ class System:
     def __enter__(self) -> Self:
         self.lake.mkdir(parents=True, exist_ok=True)
         self._maintain(sql.SQL("create database {} template {}"), self.database, TEMPLATE)
-        self.superuser.execute("select oml_configure('lake_url', %s)", (self.lake_url,))
+        self.superuser.execute(
+            "select oml_genesis('test', signer => %s, lake_url => %s)",
+            (f"file:{self.key_file}", self.lake_url),
+        )
         return self
 
     def __exit__(
@@ -132,6 +136,10 @@ class System:
         make_login(self.cluster, login, groups)
         self._logins.append(login)
         return login
+
+    def open_gate(self) -> None:
+        """Check and open the write gate, as omld does when its session begins."""
+        gate.ensure_open(Settings(lake_url=self.lake_url), self.dsn(SUPERUSER))
 
     def environment(
         self, user: str = SUPERUSER, env: dict[str, str] | None = None

@@ -43,6 +43,13 @@ class SetupError(OmlError):
     """The machine lacks something: a server program, the extension, a permission."""
 
 
+class GateClosedError(OmlError):
+    """The write gate is closed: nothing is appended, drained or published."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint, EXIT_FINDINGS)
+
+
 class DatabaseError(OmlError):
     """PostgreSQL refused or could not be reached. ``sqlstate`` is None if it never answered."""
 

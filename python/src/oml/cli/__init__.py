@@ -6,7 +6,7 @@ import traceback
 import typer
 
 from oml import __version__
-from oml.cli import dev, keys, lake, reconcile, serve, verify
+from oml.cli import dev, gate, keys, lake, reconcile, serve, verify
 from oml.cli.output import JsonOption, print_json
 from oml.errors import EXIT_COULD_NOT_RUN, DatabaseError, OmlError, from_postgres
 
@@ -14,8 +14,10 @@ app = typer.Typer(
     name="oml", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.add_typer(dev.app, name="dev")
+app.add_typer(gate.app, name="gate")
 app.add_typer(keys.app, name="keys")
 app.add_typer(lake.app, name="lake")
+app.command()(gate.adopt)
 app.command()(serve.serve)
 app.command()(verify.verify)
 app.command()(reconcile.reconcile)

@@ -19,7 +19,7 @@ def drain(
     json: JsonOption = False,
 ) -> int:
     """Bring the lake up to what is committed now. Exit 1 if open transactions held it back."""
-    from oml import settings
+    from oml import gate, settings
     from oml.errors import UsageError
     from oml.lake.source import Source
     from oml.lake.writer import LakeWriter
@@ -27,6 +27,7 @@ def drain(
     if not once:
         raise UsageError("oml lake drain needs --once", "To keep draining, run oml serve.")
     configured = settings.load()
+    gate.ensure_open(configured, dsn)
     start: int | None = None
     with Source(dsn or configured.dsn) as source, progress("draining", quiet=json) as show:
 

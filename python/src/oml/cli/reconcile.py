@@ -20,9 +20,12 @@ def reconcile(dsn: DsnOption = None, json: JsonOption = False) -> int:
         with progress("comparing", quiet=json) as show:
             findings = [finding.as_dict() for finding in judge.findings(show)]
     if json:
-        print_json({"ok": not findings, "compared": judge.compared, "findings": findings})
+        found = {"ok": not findings, "compared": judge.compared, "accepted_lost": judge.accepted}
+        print_json({**found, "findings": findings})
     else:
         if findings:
             print_table(COLUMNS, [[finding[name] for name in COLUMNS] for finding in findings])
         print(f"{judge.compared} events compared, {len(findings)} differences")
+        if judge.accepted:
+            print(f"{judge.accepted} events of accepted losses")
     return EXIT_FINDINGS if findings else 0

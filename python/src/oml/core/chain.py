@@ -299,8 +299,6 @@ PROJECTED = tuple(
 """The columns that hold a signed field as it is; ``payload`` holds the same JSON value."""
 
 
-
-
 def _select_list() -> str:
     """Return the columns of oml.journal j as PL/Python reads them.
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tenacity import Retrying, retry_if_exception, stop_never, wait_exponential_jitter
 
-from oml.errors import DatabaseError, OmlError
+from oml import gate
+from oml.errors import DatabaseError, GateClosedError, OmlError
 from oml.lake.source import Source
 from oml.lake.table import LakeError
 from oml.lake.writer import LakeWriter
@@ -19,7 +20,11 @@ _LONGEST_BACKOFF_S = 30.0
 
 @dataclass
 class LakeWriterRole:
-    """Runs until ``stop`` is set. A lost database or store is waited for; a fork ends it."""
+    """Runs until ``stop`` is set. A lost database or store is waited for; a fork ends it.
+
+    A closed write gate is opened at a session's beginning. Where it may not be, we say why and wait
+    too: the signer, which may run beside us, is needed by whoever accepts the loss.
+    """
 
     dsn: str | None
     settings: Settings
@@ -55,6 +60,7 @@ class LakeWriterRole:
             return
         worked = False
         try:
+            self._open_gate()
             with Source(self.dsn) as source:
                 log.info("connected")
                 writer = LakeWriter(source, self.settings)
@@ -62,10 +68,17 @@ class LakeWriterRole:
                     self._drain(writer)
                     worked = True
                     self.stop.wait(self.settings.poll_interval_s)
-        except (DatabaseError, LakeError) as error:
+        except (DatabaseError, GateClosedError, LakeError) as error:
             if not (worked and _passing(error)):
                 raise
             log.warning("%s", _away(error, "connection lost"))
+
+    def _open_gate(self) -> None:
+        report = gate.ensure_open(self.settings, self.dsn)
+        if report is not None:
+            log.info("the write gate is open")
+            for unknown in report.unreachable:
+                log.warning("the write gate was opened without evidence: %s", unknown)
 
     def _drain(self, writer: LakeWriter) -> None:
         report = writer.drain(stop=self.stop.is_set)
@@ -81,10 +94,14 @@ class LakeWriterRole:
 def _passing(error: BaseException) -> bool:
     if isinstance(error, LakeError):
         return error.retryable
+    if isinstance(error, GateClosedError):
+        return True
     return isinstance(error, DatabaseError) and error.passing
 
 
 def _away(error: BaseException | None, of_database: str = "database away") -> str:
     what = "lake away" if isinstance(error, LakeError) else of_database
+    if isinstance(error, GateClosedError):
+        what = "waiting"
     hint = error.hint if isinstance(error, OmlError) else None
     return f"{what}: {error}{f' ({hint})' if hint else ''}"

@@ -66,7 +66,8 @@ def up(
 
     Raises SetupError if the server or the extension is not installed, the server's user cannot
     enter the directory or the signing key has gone; UsageError if the directory is another's or
-    has another lake; DatabaseError if PostgreSQL refuses a step.
+    has another lake; GateClosedError if the write gate may not be opened; DatabaseError if
+    PostgreSQL refuses a step.
     """
     programs.find().require_extension()
     cluster = Cluster(directory)
@@ -85,6 +86,7 @@ def up(
                 _genesis(
                     connection, cluster.account, key_file, lake_url or _default_lake(directory)
                 )
+                _open_gate(connection, cluster.dsn(dbname=DATABASE))
                 lake = _lake_url(connection)
                 if lake_url is not None and lake_url != lake:
                     raise UsageError(f"{directory} has its lake at {lake}, not at {lake_url}")
@@ -155,6 +157,15 @@ def _genesis(connection: Connection, owner: Account, key_file: Path, lake_url: s
             "select oml_genesis(%s, signer => %s, lake_url => %s)",
             (DEPLOYMENT, f"file:{key_file}", lake_url),
         )
+
+
+def _open_gate(connection: Connection, dsn: str) -> None:
+    """Open the write gate, or say why not; the server stays up, for reads."""
+    if _is_true(connection, "select gate = 'open' from oml.lake_state()"):
+        return
+    from oml import gate, settings  # only now: it loads the lake's libraries
+
+    gate.open_gate(settings.load(), dsn)
 
 
 def _make_login(connection: Connection) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from oml.driver.connection import connect
 from oml.errors import DatabaseError, from_postgres
 from oml.lake.schema import LakeTable
+from oml.owner import Identity
 
 _CANCEL_AGAIN_S = 0.1
 _CANCEL_TIMEOUT_S = 5.0
@@ -34,6 +35,44 @@ class State:
     frontier: int
     fenced_seq: int
     outbox_max: int
+    gate: str
+    """State of the write gate; ``open`` is the only one in which anything is written."""
+    instance: dict[str, Any] | None
+    """Which database of which server this is; None on a standby."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who writes, for the mark of ownership at the lake."""
+        instance = self.instance or {"system_identifier": "", "database_oid": 0}
+        return Identity(self.deployment_id, instance["system_identifier"], instance["database_oid"])
+
+
+class LostRow(NamedTuple):
+    """A row of bronze that the journal lacks. ``accepted``: as lost; ``conflict``: the outbox has
+    its number for another event."""
+
+    outbox_seq: int
+    tenant_id: str
+    tenant: str | None
+    seq: int
+    hash: bytes
+    journal_head: int
+    conflict: bool
+    accepted: bool
+
+
+class AcceptedLoss(NamedTuple):
+    """Events of one tenant, by chain seq, that were accepted as lost.
+
+    The lake has ``lake_events`` of them, under outbox seqs in (outbox_after, outbox_upto].
+    """
+
+    tenant_id: str
+    lost_from: int | None
+    lost_to: int | None
+    lake_events: int
+    outbox_after: int
+    outbox_upto: int
 
 
 @dataclass(frozen=True)
@@ -214,6 +253,30 @@ class Source:
         """Return (target, event id, hash) under one outbox seq, or None."""
         rows = self._rows("select * from oml.lake_outbox_row(%s)", seq)
         return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    def lost(
+        self,
+        outbox_seqs: list[int],
+        tenant_ids: list[str],
+        seqs: list[int],
+        hashes: list[bytes],
+    ) -> list[LostRow]:
+        """Return those of the given rows of bronze that the journal lacks."""
+        query = (
+            "select outbox_seq, tenant_id::text, tenant, seq, hash, journal_head, conflict,"
+            " accepted from oml.lake_lost(%s::bigint[], %s::uuid[], %s::bigint[], %s::bytea[])"
+        )
+        found = self._rows(query, outbox_seqs, tenant_ids, seqs, hashes)
+        return [LostRow(*row) for row in found]
+
+    def queued(self, table: LakeTable, after: int, upto: int) -> int:
+        """Count the outbox rows of ``table`` in (after, upto]."""
+        query = "select oml.lake_queued(%s, %s::bigint, %s::bigint)"
+        return int(self._value(query, table.name, after, upto))
+
+    def accepted_losses(self) -> list[AcceptedLoss]:
+        """List the events that were accepted as lost."""
+        return [AcceptedLoss(*row) for row in self._rows("select * from oml.accepted_losses()")]
 
     def unqueued(self) -> list[tuple[str, int]]:
         """List events (tenant id, chain seq) that have no outbox row for bronze."""

@@ -7,9 +7,10 @@ whoever repeats it writes the same rows or finds that they are there.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from oml.errors import UsageError
+from oml import owner
+from oml.errors import GateClosedError, UsageError
 from oml.lake.cut import Cut, cut
 from oml.lake.failpoint import failpoint
 from oml.lake.schema import TABLES, LakeTable
@@ -24,7 +25,7 @@ from oml.lake.table import (
     hint_for,
 )
 from oml.settings import Settings
-from oml.store import require_put_if_absent, require_url
+from oml.store import StoreError, open_store, require_put_if_absent, require_url
 
 Progress = Callable[[int, int], None]
 
@@ -53,6 +54,21 @@ class Drained:
         return {**vars(self), "holders": list(self.holders)}
 
 
+class Gap(NamedTuple):
+    """Outbox seqs (after, upto] that the lake has used for events which the journal lost."""
+
+    after: int
+    upto: int
+
+
+def _require_gate(state: State) -> None:
+    if state.gate != "open":
+        raise GateClosedError(
+            f"the write gate is closed ({state.gate}): nothing is drained",
+            "oml gate status says why. oml serve and oml gate open open it after their check.",
+        )
+
+
 class LakeWriter:
     """Drains the outbox into the lake. One object serves one thread; rivals may run beside it."""
 
@@ -63,8 +79,10 @@ class LakeWriter:
         self.settings = settings
         self.tables = tables
         self._places: dict[str, Place] = {}
+        self._gaps: set[Gap] = set()
         self._unmade: dict[str, Place] = {}
         self._checked = False
+        self._claimed = False
         self._reached: int | None = None
 
     def drain(
@@ -76,10 +94,12 @@ class LakeWriter:
 
         ``progress`` is told (outbox seq reached, outbox seq to reach) before the first batch and
         after each; after one for which ``stop`` says so, the rest is left to the next drain.
-        Raises LakeError when lake and outbox contradict each other, DatabaseError when the
-        database does.
+        Raises LakeError when lake and outbox contradict each other or the lake is another
+        database's, GateClosedError while the write gate is closed, DatabaseError when the database
+        refuses.
         """
         state = self.source.state()
+        _require_gate(state)
         report = Drained(state.frontier, state.frontier, state.outbox_max)
         if state.outbox_max == state.frontier == self._reached:
             return report
@@ -104,7 +124,9 @@ class LakeWriter:
         stop: Callable[[], bool],
     ) -> None:
         state = self.source.state()
-        self._find_tables(state)
+        _require_gate(state)
+        url = self._find_tables(state)
+        self._require_owner(url, state)
         self._make_tables()
         reached = self._recover(report, progress)
         made: Cut = cut(
@@ -162,7 +184,35 @@ class LakeWriter:
 
     # -- tables ------------------------------------------------------------------------------
 
-    def _find_tables(self, state: State) -> None:
+    def standing(self) -> list[OpenTable]:
+        """Load every table that is there, recorded or not, for one who looks for evidence.
+
+        None where no lake is configured. Raises LakeError when one cannot be read, or is recorded
+        and not there.
+        """
+        state = self.source.state()
+        if (self.settings.lake_url or state.lake_url) is None:
+            return []
+        self._find_tables(state)
+        found = [
+            self._places[table.name].open() if table.name in self._unmade else self._open(table)
+            for table in self.tables
+        ]
+        return [opened for opened in found if opened is not None]
+
+    def _require_owner(self, url: str, state: State) -> None:
+        """Insist, before each drain, that the lake is this database's; the first one claims it."""
+        try:
+            store = open_store(url, self.settings.lake_storage_options, make=True)
+            (owner.require if self._claimed else owner.claim)(store, state.identity)
+        except owner.OwnedError as error:
+            raise LakeError(error.message, error.hint) from error
+        except StoreError as error:
+            kind = LakeUnavailable if error.retryable else LakeError
+            raise kind(error.message, error.hint) from error
+        self._claimed = True
+
+    def _find_tables(self, state: State) -> str:
         url = self.settings.lake_url or state.lake_url
         if url is None:
             raise UsageError(
@@ -185,6 +235,7 @@ class LakeWriter:
             )
             self._places[table.name] = place
         self._unmade = {name: self._places[name] for name in self._places if name not in recorded}
+        return url
 
     def _make_tables(self) -> None:
         """Make what oml.lake_table does not name yet. Only a drain does: readers write nothing."""
@@ -216,6 +267,7 @@ class LakeWriter:
         """
         opened = {table.name: self._open(table) for table in self.tables}
         state = self.source.state()
+        self._gaps = {Gap(a.outbox_after, a.outbox_upto) for a in self.source.accepted_losses()}
         cursors = {name: table.cursor for name, table in opened.items()}
         reached = max(cursors.values())
         self._check_against_outbox(opened, state, max(state.frontier, reached))
@@ -245,7 +297,12 @@ class LakeWriter:
             if bounds.frontier == cursor:
                 return bounds.end
         limits = (reached, frontier, *(b.frontier for b in recorded))
-        return self._batch_end(cursor, min(limit for limit in limits if limit > cursor))
+        limit = min(limit for limit in limits if limit > cursor)
+        end = self._batch_end(cursor, limit)
+        if end is None:
+            lost = [gap.upto for gap in self._gaps if gap.after <= cursor < gap.upto]
+            end = min(limit, *lost) if lost else None
+        return end
 
     def _check_against_outbox(
         self, opened: dict[str, OpenTable], state: State, reached: int
@@ -274,6 +331,8 @@ class LakeWriter:
 
     def _check_last_row(self, name: str, table: OpenTable, cursor: int, outbox_max: int) -> None:
         held = self.source.outbox_row(cursor)
+        if held is None and any(gap.after < cursor <= gap.upto for gap in self._gaps):
+            return
         if held is None:
             raise LakeError(
                 f"{name} has applied outbox seq {cursor}, which the outbox lacks; "

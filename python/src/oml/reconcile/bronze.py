@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oml.lake.schema import BRONZE_EVENTS
-from oml.lake.source import Source
+from oml.lake.source import AcceptedLoss, Source
 from oml.lake.table import OpenTable
 
 _NAMES = [column.name for column in BRONZE_EVENTS.columns]
@@ -53,13 +53,55 @@ class Finding:
         return {**asdict(self), "difference": str(self.difference)}
 
 
+class Losses:
+    """The accepted losses, and how many rows of each were met."""
+
+    def __init__(self, losses: list[AcceptedLoss]) -> None:
+        self._by_tenant: dict[str, list[AcceptedLoss]] = {}
+        for loss in losses:
+            self._by_tenant.setdefault(loss.tenant_id, []).append(loss)
+        self._bounds = {(loss.outbox_after, loss.outbox_upto) for loss in losses}
+        self._met: Counter[AcceptedLoss] = Counter()
+
+    def overlap(self, after: int, end: int) -> bool:
+        """Tell whether the lake may have lost events under outbox seqs in (after, end]."""
+        return any(low < end and high > after for low, high in self._bounds)
+
+    def take(self, row: dict[str, Any]) -> bool:
+        """Tell whether a row without an outbox row is a lost event's, and count it."""
+        outbox_seq, seq = row["outbox_seq"], row["seq"]
+        if outbox_seq is None or seq is None:
+            return False
+        for loss in self._by_tenant.get(row["tenant_id"], []):
+            if (
+                loss.lost_from is not None and loss.lost_to is not None
+                and loss.outbox_after < outbox_seq <= loss.outbox_upto
+                and loss.lost_from <= seq <= loss.lost_to
+            ):  # fmt: skip
+                self._met[loss] += 1
+                return True
+        return False
+
+    def uneven(self) -> Iterator[tuple[str, int, int]]:
+        """Yield (tenant id, rows met, rows recorded) where those differ."""
+        for losses in self._by_tenant.values():
+            for loss in losses:
+                if self._met[loss] != loss.lake_events:
+                    yield loss.tenant_id, self._met[loss], loss.lake_events
+
+
 class BronzeJudge:
-    """One pass over bronze and journal. ``compared`` counts the journal's rows seen so far."""
+    """One pass over bronze and journal. ``compared`` counts the journal's rows seen so far.
+
+    ``accepted`` counts the rows of events that were accepted as lost: they are no differences.
+    """
 
     def __init__(self, source: Source, opened: OpenTable) -> None:
         self.source = source
         self.opened = opened
         self.compared = 0
+        self.accepted = 0
+        self._losses = Losses(source.accepted_losses())
         self._seen = 0
         self._last: dict[str, tuple[int, int]] = {}
 
@@ -92,6 +134,8 @@ class BronzeJudge:
         want = self.source.read(BRONZE_EVENTS, after, end)
         want = want.filter(pc.is_valid(want["event_id"]))
         have = self._lake(f"outbox_seq > {after} and outbox_seq <= {end}")
+        if self._losses.overlap(after, end):
+            have = self._without_lost(have, set(want["outbox_seq"].to_pylist()))
         self.compared += want.num_rows
         yield from self._inversions(have)
         if want.combine_chunks().equals(have.combine_chunks()):
@@ -100,8 +144,23 @@ class BronzeJudge:
 
     def _outside(self, last: int) -> Iterator[Finding]:
         rows = self._lake(f"outbox_seq is null or outbox_seq < 1 or outbox_seq > {last}")
-        for row in rows.to_pylist():
+        for row in self._without_lost(rows, set()).to_pylist():
             yield _finding(Difference.EXTRA_IN_LAKE, row, "no outbox row stands behind it")
+        for tenant_id, counted, recorded in self._losses.uneven():
+            yield Finding(
+                Difference.MISSING_IN_LAKE if counted < recorded else Difference.EXTRA_IN_LAKE,
+                None, tenant_id, None, None,
+                f"bronze has {counted} events that were accepted as lost; it had {recorded}",
+            )  # fmt: skip
+
+    def _without_lost(self, have: pa.Table, queued: set[int]) -> pa.Table:
+        """Take out, and count, the rows of events that were accepted as lost."""
+        kept = [
+            row["outbox_seq"] in queued or not self._losses.take(row)
+            for row in have.select(["outbox_seq", "tenant_id", "seq"]).to_pylist()
+        ]
+        self.accepted += kept.count(False)
+        return have.filter(pa.array(kept, pa.bool_()))
 
     def _unseen(self) -> Iterator[Finding]:
         """Compare with a scan that no statistics can prune: forged ones would hide whole files."""
