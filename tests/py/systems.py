@@ -92,12 +92,16 @@ class System:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open.close()
+        self.close()
         self.cluster.start()
         self._release()
         self._maintain(sql.SQL("drop database if exists {} with (force)"), self.database)
         for login in self._logins:
             self._maintain(sql.SQL("drop role {}"), login)
+
+    def close(self) -> None:
+        """Close the connections and end the processes that the test has opened."""
+        self._open.close()
 
     @property
     def superuser(self) -> Connection:

@@ -126,7 +126,8 @@ select results_eq(
 );
 select results_eq(
   'select type, reserved from oml.event_type order by type',
-  $$ values ('event-type.registered', true), ('event-type.retired', true), ('impersonation.ended', true), ('impersonation.started', true), ('key.issued', true),
+  $$ values ('database.adopted', true), ('event-type.registered', true), ('event-type.retired', true), ('impersonation.ended', true), ('impersonation.started', true),
+       ('journal.loss-accepted', true), ('key.issued', true),
        ('key.retired', true), ('key.rotated', true), ('membership.granted', true),
        ('membership.revoked', true), ('tenant.created', true), ('tenant.genesis', true) $$,
   'the catalogue holds the deployment''s own events and no other'

@@ -36,6 +36,12 @@ insert into verb values
   ('oml_fold_check', $$ select * from oml_fold_check('globex') $$, false, true, null),
   ('oml_keys', 'select * from oml_keys()', true, true, 'audit or operate'),
   ('oml_end_impersonation', 'select oml_end_impersonation(gen_random_uuid())', true, false, 'operate'),
+  ('oml_fork_check', 'select * from oml_fork_check()', true, true, 'audit or operate'),
+  ('oml_gate_status', 'select * from oml_gate_status()', true, true, 'audit or operate'),
+  ('gate_open', $$ select oml.gate_open('{}', '{}') $$, true, false, 'operate'),
+  ('lake_lost', 'select * from oml.lake_lost(''{}'', ''{}'', ''{}'', ''{}'')', true, true, 'operate or audit'),
+  ('lake_queued', $$ select oml.lake_queued('bronze.events', 0, 1) $$, true, true, 'operate or audit'),
+  ('accepted_losses', 'select * from oml.accepted_losses()', true, true, 'operate or audit'),
   ('lake_cut_limit', 'select oml.lake_cut_limit()', true, false, 'operate'),
   ('lake_cut_holders', 'select * from oml.lake_cut_holders()', true, true, 'operate or audit'),
   ('lake_fence', 'select oml.lake_fence(0)', true, false, 'operate'),
@@ -58,7 +64,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id']) $$,
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'oml_gate_accept_loss']) $$,
   'these are all the functions that a group role may call'
 );
 

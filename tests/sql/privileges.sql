@@ -28,7 +28,9 @@ select set_eq(
     ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
-    ('outbox_seq', 'oml_kernel', 'USAGE'), ('chain_no', 'oml_fleet', 'USAGE') $$,
+    ('gate', 'oml_kernel', 'SELECT'), ('gate', 'oml_fleet', 'INSERT,SELECT,UPDATE'), ('instance', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
+    ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
+    ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT,UPDATE'), ('chain_no', 'oml_fleet', 'SELECT,UPDATE,USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
 select set_eq(
@@ -81,6 +83,9 @@ select set_eq(
       ('outbox', '{oml_kernel}', 'INSERT', '-', %1$L), ('outbox', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('frontier', '{oml_owner}', 'INSERT', '-', 'true'), ('frontier', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('frontier', '{oml_fleet}', 'UPDATE', 'true', 'true'),
+      ('gate', '{oml_kernel}', 'SELECT', 'true', '-'), ('gate', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('instance', '{oml_fleet}', 'ALL', 'true', 'true'), ('tlog', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('accepted_loss', '{oml_fleet}', 'SELECT', 'true', '-'), ('accepted_loss', '{oml_fleet}', 'INSERT', '-', 'true'),
       ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true') $$,
     '(tenant_id = (NULLIF(current_setting(''oml.tenant_id''::text, true), ''''::text))::uuid)'
   ),
@@ -109,6 +114,10 @@ select set_eq(
     ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
     ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
+    ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
+    ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_gate_accept_loss', '{oml_operator}'),
+    ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
+    ('lake_lost', '{oml_auditor,oml_daemon}'), ('lake_queued', '{oml_auditor,oml_daemon}'), ('accepted_losses', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),
     ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),

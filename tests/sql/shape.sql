@@ -28,7 +28,8 @@ select is_empty(
 );
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
-  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation') $$,
+  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation'),
+       ('instance'), ('gate'), ('accepted_loss') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -44,7 +45,8 @@ select set_eq(
   $$ select oid::regprocedure::text from pg_proc where proname in (
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
        'oml_append_batch', 'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
-       'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key'
+       'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key',
+       'oml_fork_check', 'oml_gate_status', 'oml_gate_accept_loss', 'oml_adopt'
      ) $$,
   'outside schema oml there are the public functions alone'
 );
@@ -71,7 +73,10 @@ select is_empty(
   $$ select relname from data d where relkind = 'r' and not exists (select from pg_constraint c where c.conrelid = d.oid and c.contype = 'p') $$,
   'every table has a primary key'
 );
-select is_empty($$ select relname from data where relpersistence <> 'p' $$, 'every table is logged');
+select set_eq(
+  $$ select relname::text from data where relpersistence <> 'p' and relkind = 'r' $$, $$ values ('gate') $$,
+  'every table is logged but the gate, which a crash and a promotion must empty'
+);
 select set_eq(
   $$ select indexrelid::regclass::text from pg_index where indrelid = 'oml.journal'::regclass $$,
   $$ values ('oml.journal_pkey'), ('oml.journal_event_id_key'), ('oml.journal_idempotency_key') $$,
@@ -109,6 +114,8 @@ select set_eq(
     ('oml.lake_table', 'guard_rows', 'oml.guard_append_only'), ('oml.lake_table', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.setting', 'guard_rows', 'oml.guard_append_only'), ('oml.setting', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_rows', 'oml.guard_append_only'), ('oml.frontier', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.instance', 'guard_rows', 'oml.guard_append_only'), ('oml.instance', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.accepted_loss', 'guard_rows', 'oml.guard_append_only'), ('oml.accepted_loss', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_forward', 'oml.guard_forward'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,
   'these triggers stand on the tables and no other'
 );
@@ -156,6 +163,9 @@ select set_eq(
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'),
+    ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'),
+    ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
+    ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );
@@ -166,7 +176,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'

@@ -1,0 +1,245 @@
+"""The write gate over real servers: restarts, and what the lake says of a database set back."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import psycopg
+import pytest
+
+from backups import Backups
+from lakes import (
+    KIND,
+    append,
+    drain,
+    expect_exact,
+    lake_writer,
+    prepare,
+    rows,
+    settings,
+    value,
+)
+from oml import gate
+from oml.dev.cluster import SUPERUSER
+from oml.errors import GateClosedError
+from systems import Connection, System
+
+
+def status(system: System) -> tuple[bool, str]:
+    row = system.superuser.execute("select is_open, state from oml_gate_status()").fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def restart(system: System, how: str) -> None:
+    system.cluster.kill() if how == "kill" else system.cluster.stop()
+    system.superuser.close()
+    system.cluster.start()
+
+
+def refused(connection: Connection, tenant: str | None = None) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught:
+        append(connection, tenant=tenant)
+    assert caught.value.sqlstate == "OM160", caught.value
+    return caught.value
+
+
+# -- restarts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_first_append_opens_the_gate_of_a_system_without_a_lake(
+    private_system: System, how: str
+) -> None:
+    prepare(private_system)
+    restart(private_system, how)
+    assert status(private_system) == (False, "restarted")
+    app = private_system.connect("app")
+    append(app)
+    assert status(private_system) == (True, "open")
+    by = value(private_system.superuser, "select opened_by from oml_gate_status()")
+    assert by == "app", "in its own transaction, as itself"
+    append(app, 2)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_was_drained_must_be_compared_before_anything_is_appended(
+    private_system: System, how: str
+) -> None:
+    append(prepare(private_system), 3)
+    drain(private_system)
+    restart(private_system, how)
+    app = private_system.connect("app")
+    assert "oml gate open" in str(refused(app).diag.message_hint)
+    with pytest.raises(GateClosedError), lake_writer(private_system) as writer:
+        writer.drain()
+    closed = private_system.oml("gate", "status", "--json")
+    assert (closed.returncode, '"verdict": "closed"' in closed.stdout) == (1, True), closed.stdout
+    opened = private_system.oml("gate", "open")
+    assert opened.returncode == 0, opened.stderr
+    append(app)
+    drain(private_system)
+    expect_exact(private_system)
+    assert private_system.oml("gate", "status").returncode == 0
+
+
+def test_of_two_first_appends_one_opens_the_gate_and_neither_waits_for_ever(
+    private_system: System,
+) -> None:
+    prepare(private_system, "acme", "globex")
+    restart(private_system, "stop")
+    first = private_system.connect("app", autocommit=False)
+    second = private_system.connect("app", autocommit=False)
+    append(first, tenant="acme")
+    append(second, tenant="globex")  # while the first has not ended
+    assert status(private_system)[0] is False
+    second.commit()
+    assert status(private_system)[0] is False, "the opening is the first one's"
+    first.rollback()
+    assert status(private_system)[0] is False
+    append(second, tenant="globex")
+    second.commit()
+    assert status(private_system) == (True, "open")
+    verdicts = private_system.oml("verify")
+    assert verdicts.returncode == 0, verdicts.stdout
+
+
+def test_many_first_appends_at_once_go_through(private_system: System) -> None:
+    prepare(private_system, "acme", "globex")
+    restart(private_system, "kill")
+    barrier = Barrier(8)
+
+    def first_append(number: int) -> None:
+        with psycopg.connect(private_system.dsn(), autocommit=True) as connection:
+            barrier.wait()
+            append(connection, 3, ("acme", "globex")[number % 2])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(first_append, range(8)))
+    assert status(private_system) == (True, "open")
+    events = value(
+        private_system.superuser, "select count(*) from oml.journal where type = %s", KIND
+    )
+    assert events == 24
+
+
+# -- a base backup, restored to a point before the lake's end ------------------------------------
+
+
+@pytest.fixture
+def backups(private_system: System, open_dir: Path) -> Iterator[Backups]:
+    """A system with an archive of its WAL and a base backup of its state with two tenants."""
+    with Backups(private_system, open_dir / "backups") as backups:
+        yield backups
+
+
+def set_back(system: System, backups: Backups) -> System:
+    """Append and drain, note a point, append and drain more, lose the server, restore the point.
+
+    Lost are two events of globex, one of acme, and the tenant initech with its two.
+    """
+    app = prepare(system, "acme", "globex")
+    append(app, 3, "acme")
+    append(app, 2, "globex")
+    drain(system)
+    append(app, 1, "acme")
+    backups.mark()
+    append(app, 1, "acme")
+    append(app, 2, "globex")
+    system.make("initech")
+    system.bind("app", "initech")
+    append(app, 1, "initech")
+    drain(system)
+    backups.archive()
+    system.superuser.close()
+    system.cluster.kill()
+    return backups.restore()
+
+
+def test_a_database_set_back_before_the_lake_stays_closed_and_names_what_is_lost(
+    private_system: System, backups: Backups
+) -> None:
+    copy = set_back(private_system, backups)
+    lake = rows(private_system)
+    report = gate.check(settings(private_system), copy.dsn(SUPERUSER))
+    assert (report.verdict, report.state) == (gate.Verdict.CONTRADICTED, "other-timeline")
+    found = {
+        loss.tenant: (loss.last_seq, loss.lost_from, loss.lost_to, loss.lake_events)
+        for loss in report.losses
+    }
+    head = value(
+        copy.superuser,
+        "select max(seq) from oml.journal j join oml.tenant t using (tenant_id) where t.name = 'provider'",
+    )
+    assert found.pop("provider") == (head, head + 1, head + 2, 2)
+    assert found == {"acme": (5, 6, 6, 1), "globex": (3, 4, 5, 2), None: (0, 1, 2, 2)}
+    app = copy.connect()
+    for tenant in ("acme", "globex"):
+        refused(app, tenant)
+    opened = copy.oml("gate", "open")
+    assert opened.returncode == 1
+    assert "globex: seq 4 to 5 are lost, the journal ends at 3" in opened.stderr
+    assert "acme: seq 6 to 6 are lost" in opened.stderr
+    assert "accept-loss" in opened.stderr
+    drained = copy.oml("lake", "drain", "--once")
+    assert drained.returncode == 1 and "acme: seq 6 to 6 are lost" in drained.stderr
+    assert copy.oml("adopt", "--reason", "x").returncode == 1, "it is no logical copy"
+    assert copy.oml("verify").returncode == 0, "reads go on"
+    assert rows(private_system) == lake, "nothing was written"
+
+
+def test_an_accepted_loss_is_journalled_and_everything_goes_on(
+    private_system: System, backups: Backups
+) -> None:
+    copy = set_back(private_system, backups)
+    asked = copy.oml("gate", "accept-loss", "--reason", "the disk died")
+    assert asked.returncode == 2 and "--yes" in asked.stderr
+    assert "globex" in asked.stdout, "it says what is lost before it asks"
+    assert copy.oml("gate", "accept-loss", "--reason", "", "--yes").returncode == 2
+    accepted = copy.oml("gate", "accept-loss", "--reason", "the disk died", "--yes")
+    assert accepted.returncode == 0, accepted.stderr
+    payload = value(
+        copy.superuser, "select payload from oml.journal where type = 'journal.loss-accepted'"
+    )
+    assert payload["reason"] == "the disk died"
+    ranges = {
+        (loss.get("tenant"), loss["lost_from"], loss["lost_to"]) for loss in payload["losses"]
+    }
+    assert {("acme", 6, 6), ("globex", 4, 5), (None, 1, 2)} < ranges
+    lake_end = payload["lake_version"]
+    assert (
+        value(
+            copy.superuser,
+            "select min(seq) from oml.outbox where seq > %s",
+            payload["outbox"]["after"] + 1,
+        )
+        is not None
+    )
+    new = value(
+        copy.superuser,
+        "select o.seq from oml.outbox o join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq where j.type = 'journal.loss-accepted'",
+    )
+    assert new == lake_end + 1
+    again = copy.oml("gate", "accept-loss", "--reason", "again", "--yes")
+    assert again.returncode == 1 and "no loss to accept" in again.stderr
+
+    app = copy.connect()
+    append(app, 2, "acme")
+    append(app, 2, "globex")
+    done = copy.oml("lake", "drain", "--once")
+    assert done.returncode == 0, done.stderr
+    reconciled = copy.oml("reconcile")
+    assert reconciled.returncode == 0, reconciled.stdout + reconciled.stderr
+    assert "7 events of accepted losses" in reconciled.stdout
+    assert copy.oml("verify").returncode == 0
+    assert copy.oml("gate", "status").returncode == 0
+    # and once more through a restart, with the lake as evidence
+    restart(copy, "kill")
+    app = copy.connect()
+    refused(app, "acme")
+    opened = copy.oml("gate", "open")
+    assert opened.returncode == 0, opened.stderr
+    append(app, 1, "acme")
+    assert copy.oml("lake", "drain", "--once").returncode == 0
+    assert copy.oml("reconcile").returncode == 0
