@@ -170,12 +170,17 @@ def wait_for_restart(system: System) -> None:
         time.sleep(0.02)
 
 
+def wait_until_open(system: System) -> None:
+    """Wait until omld has opened the write gate, or a first append has."""
+    wait_until(system, "select from oml_gate_status() where is_open")
+
+
 def wait_until(system: System, query: str, *parameters: object) -> Any:
     """Ask again and again until the query returns a row, and return its first value."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         row = system.superuser.execute(query.encode(), parameters).fetchone()
         if row is not None:
-            return row[0]
+            return row[0] if row else None
         assert time.monotonic() < deadline, f"this never came: {query} {parameters}"
         time.sleep(0.01)

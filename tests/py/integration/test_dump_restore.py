@@ -1,64 +1,21 @@
 """A dump is a whole copy: it restores without an error, verifies, is guarded, and goes on."""
 
-import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from catalog import contents, shape
 from forge import read_key
-from oml.dev import programs
 from oml.dev.cluster import Cluster
 from oml.driver.connection import connect
+from restores import WAYS, custom, drop_database, make_database, run
 from systems import LOGINS, SETTINGS, Connection, System, make_login
 
 RESTORED = "restored"
-
-
-def run(program: str, *arguments: str | Path) -> None:
-    """Run a client program of PostgreSQL; it must succeed and have nothing to complain of."""
-    command = [programs.find().path(program), *map(str, arguments)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
-def custom(source: str, target: str, directory: Path) -> None:
-    """pg_dump -Fc, pg_restore."""
-    run("pg_dump", "-Fc", "-f", directory / "dump", "-d", source)
-    run("pg_restore", "-d", target, directory / "dump")
-
-
-def custom_in_parallel(source: str, target: str, directory: Path) -> None:
-    """pg_dump -Fc, pg_restore -j2."""
-    run("pg_dump", "-Fc", "-f", directory / "dump", "-d", source)
-    run("pg_restore", "-j2", "-d", target, directory / "dump")
-
-
-def directory_in_parallel(source: str, target: str, directory: Path) -> None:
-    """pg_dump -Fd -j2, pg_restore -j2."""
-    run("pg_dump", "-Fd", "-j2", "-f", directory / "dump", "-d", source)
-    run("pg_restore", "-j2", "-d", target, directory / "dump")
-
-
-def plain(source: str, target: str, directory: Path) -> None:
-    """pg_dump, psql that stops at the first error."""
-    run("pg_dump", "-f", directory / "dump", "-d", source)
-    run("psql", "-qX", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", "-f", directory / "dump", target)
-
-
-WAYS: list[Callable[[str, str, Path], None]] = [
-    custom,
-    custom_in_parallel,
-    directory_in_parallel,
-    plain,
-]
 
 
 @pytest.fixture
@@ -107,19 +64,6 @@ def append(
     return row[0], row[1]
 
 
-def make_database(cluster: Cluster, name: str) -> None:
-    """Make an empty database."""
-    with connect(cluster.dsn(), autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-
-
-def drop_database(cluster: Cluster, name: str) -> None:
-    """Drop a database and whoever is in it."""
-    with connect(cluster.dsn(), autocommit=True) as connection:
-        statement = "drop database if exists {} with (force)"
-        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
-
-
 def last_number(connection: Connection) -> int:
     """Return the highest outbox seq that was ever drawn here."""
     row = connection.execute("select last_value from oml.outbox_seq").fetchone()
@@ -157,6 +101,8 @@ def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
         expect_folded(superuser)
         expect_guarded(superuser)
 
+        expect_closed(superuser, app)
+        superuser.execute("select oml_adopt('the original is given up')")
         numbers, (seq, _) = last_number(original), append(used.connect("app"), 98)
         assert append(app, 98)[0] == seq
         assert append(app, 99)[0] == seq + 1
@@ -165,7 +111,7 @@ def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
         queued = superuser.execute(
             "select array_agg(o.seq order by o.seq) from oml.outbox o where o.seq > %s", (numbers,)
         ).fetchone()
-        assert queued == ([numbers + 1, numbers + 2],)
+        assert queued == ([numbers + 1, numbers + 2, numbers + 3],)
         assert superuser.execute("select * from oml_fold_check()").fetchall() == []
         superuser.execute("select oml_create_tenant('hooli')")
         verdict = superuser.execute("select ok from oml_verify_chain('hooli')").fetchone()
@@ -177,6 +123,16 @@ def expect_a_working_copy(used: System, copy: Cluster, database: str) -> None:
     dsn = copy.dsn(dbname=database)
     done = used.oml("verify", "--dsn", dsn, "--root-key", root_key)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def expect_closed(superuser: Connection, app: Connection) -> None:
+    """Insist that nothing can be appended to the copy as it is, and that it says what it is."""
+    with pytest.raises(psycopg.Error) as caught:
+        append(app, 97)
+    assert caught.value.sqlstate == "OM160"
+    assert "logical copy" in str(caught.value)
+    state = superuser.execute("select is_open, state from oml_gate_status()").fetchone()
+    assert state == (False, "copy")
 
 
 def expect_guarded(superuser: Connection) -> None:
@@ -276,6 +232,7 @@ def test_a_dump_taken_while_events_are_appended_restores_whole_chains(
             connect(used.cluster.dsn("app", database), autocommit=True) as app,
         ):
             expect_proved(superuser)
+            superuser.execute("select oml_adopt('the original is given up')")
             append(app, 0)
             expect_proved(superuser)
     finally:
@@ -297,8 +254,9 @@ def test_a_restored_copy_without_the_key_verifies_and_appends_nothing(
             "update oml.setting set value = %s where name = 'signer'", (f"file:{gone}",)
         )
         before = contents(superuser)
+        expect_closed(superuser, app)
         with pytest.raises(psycopg.Error) as caught:
-            append(app, 1)
+            superuser.execute("select oml_adopt('the original is given up')")
         assert caught.value.sqlstate == "OM030"
         assert contents(superuser) == before
         expect_proved(superuser)

@@ -23,6 +23,7 @@ from lakes import (
     value,
     wait_for_restart,
     wait_until,
+    wait_until_open,
 )
 from systems import System
 
@@ -78,11 +79,13 @@ def test_it_outlives_a_restart_and_a_crash_of_the_server(private_system: System)
     system.superuser.close()
     system.cluster.stop()
     system.cluster.start()
+    wait_until_open(system)
     append(system.connect("app"), 5)
     wait_until_drained(system, serving)
     system.superuser.close()
     system.cluster.kill()
     system.cluster.start()
+    wait_until_open(system)
     append(system.connect("app"), 5)
     wait_until_drained(system, serving)
     assert any(message.startswith("database away") for message in end(serving))
@@ -92,13 +95,13 @@ def test_it_outlives_a_restart_and_a_crash_of_the_server(private_system: System)
 def test_it_outlives_crash_restarts_in_the_midst_of_appends(private_system: System) -> None:
     system = private_system
     prepare(system).close()
-    system.superuser.execute("checkpoint")  # else a copy of a template gives numbers out again
     serving = serve(system, OML_BATCH_ROWS="3")
     for _ in range(4):
         append(system.connect("app"), 20)
         victim = system.connect("app")
         os.kill(victim.info.backend_pid, signal.SIGKILL)  # the server drops every session
         wait_for_restart(system)
+        wait_until_open(system)
         assert serving.poll() is None, serving.communicate()
     append(system.connect("app"), 5)
     wait_until_drained(system, serving)
@@ -109,13 +112,13 @@ def test_it_outlives_crash_restarts_in_the_midst_of_appends(private_system: Syst
 def test_it_outlives_an_immediate_shutdown(private_system: System) -> None:
     system = private_system
     append(prepare(system), 5)
-    system.superuser.execute("checkpoint")  # else a copy of a template gives numbers out again
     serving = serve(system)
     wait_until_drained(system, serving)
     append(system.connect("app"), 20)
     system.superuser.close()
     system.cluster.stop("immediate")
     system.cluster.start()
+    wait_until_open(system)
     append(system.connect("app"), 5)
     wait_until_drained(system, serving)
     end(serving)
