@@ -40,7 +40,7 @@ begin
     reason := format('the server was promoted or restored from a backup: it is on WAL timeline %s, not %s', this.timeline, opened.timeline);
   else
     state := 'restarted';
-    reason := 'the server has been started anew';
+    reason := 'the server was started anew, or recovered from a crash';
   end if;
 end
 $$;

@@ -37,6 +37,7 @@ begin
       ('frontier', 'guard_forward', 'before update', 'row', 'guard_forward'),
       ('frontier', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('frontier', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('gate', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('instance', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('instance', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('accepted_loss', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),

@@ -17,6 +17,7 @@ begin
       message = format('%L is not a tenant name', name),
       hint = 'Use 1 to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit.';
   end if;
+  perform oml.require_gate(); -- before there is a chain without events, which its check would find
   kid := oml.lock_provider();
   begin
     perform oml.create_chain(tenant_id, name, nextval('oml.chain_no'), kid);

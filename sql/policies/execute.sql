@@ -43,7 +43,7 @@ to oml_daemon;
 grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
-  oml.transaction_mark(), oml.refuse_caller(text, text, text[], uuid),
+  oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
 to oml_fleet;
 grant execute on function oml.impersonated(uuid), oml.open_gate_alone() to oml_kernel;

@@ -9,6 +9,7 @@ import psycopg
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from oml import owner
 from oml.dev.cluster import SUPERUSER
 from oml.errors import DatabaseError
 from oml.lake.schema import BRONZE_EVENTS, TABLES, LakeTable
@@ -61,6 +62,11 @@ def value(connection: Connection, query: str, *parameters: object) -> Any:
 def outbox_max(system: System) -> int:
     """Return the highest outbox seq that is committed."""
     return int(value(system.superuser, "select coalesce(max(seq), 0) from oml.outbox"))
+
+
+def disown(system: System) -> None:
+    """Remove the mark of the lake's owner, as somebody does who decides whose it is."""
+    (system.lake / owner.PATH).unlink()
 
 
 def frontier(system: System) -> int:

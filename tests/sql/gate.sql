@@ -47,7 +47,7 @@ savepoint before;
 select oml.lake_record_table('bronze.events', 1, 'bronze/events/g1');
 select pg_temp.refused(
   'update oml.gate set ' || assignment || '; set session authorization clerk; select pg_temp.append()', 'OM160',
-  'the write gate is closed: the server has been started anew', 'omld opens it %oml gate open%', format('with %s the gate', assignment)
+  'the write gate is closed: the server was started anew, or recovered from a crash', 'omld opens it %oml gate open%', format('with %s the gate', assignment)
 )
 from (values
   ('postmaster_start = postmaster_start - interval ''1 microsecond'''), ('database_oid = 1'), ('journal_oid = 1'), ('timeline = ''00000000''')
@@ -76,17 +76,17 @@ rollback to before;
 -- Not where something was drained or published, where the key is elsewhere, or on another instance.
 select pg_temp.stays_closed(preparation, reason, hint, description)
 from (values
-  ('update oml.frontier set seq = 1', 'the server has been started anew', 'omld opens it %', 'what was drained must be looked at, it'),
-  ('insert into oml.lake_table (name, location) values (''bronze.events'', ''here'')', 'the server has been started anew', 'omld opens it %', 'a lake must be looked at, it')
+  ('update oml.frontier set seq = 1', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'what was drained must be looked at, it'),
+  ('insert into oml.lake_table (name, location) values (''bronze.events'', ''here'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'a lake must be looked at, it')
 ) v (preparation, reason, hint, description);
 rollback to before;
 select pg_temp.stays_closed(
-  format('insert into oml.tlog (tenant_id, generation) values (%L, 2)', :'globex'), 'the server has been started anew', 'omld opens it %',
+  format('insert into oml.tlog (tenant_id, generation) values (%L, 2)', :'globex'), 'the server was started anew, or recovered from a crash', 'omld opens it %',
   'a log must be looked at, it'
 );
 rollback to before;
 select pg_temp.stays_closed(
-  'update oml.setting set value = ''unix:/nowhere'' where name = ''signer''', 'the server has been started anew', 'omld opens it %',
+  'update oml.setting set value = ''unix:/nowhere'' where name = ''signer''', 'the server was started anew, or recovered from a crash', 'omld opens it %',
   'where omld signs, it'
 );
 rollback to before;

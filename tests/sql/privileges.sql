@@ -116,7 +116,7 @@ select set_eq(
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
     ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_gate_accept_loss', '{oml_operator}'),
-    ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
+    ('require_gate', '{oml_fleet}'), ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
     ('lake_lost', '{oml_auditor,oml_daemon}'), ('lake_queued', '{oml_auditor,oml_daemon}'), ('accepted_losses', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),

@@ -114,6 +114,7 @@ select set_eq(
     ('oml.lake_table', 'guard_rows', 'oml.guard_append_only'), ('oml.lake_table', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.setting', 'guard_rows', 'oml.guard_append_only'), ('oml.setting', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_rows', 'oml.guard_append_only'), ('oml.frontier', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.gate', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.instance', 'guard_rows', 'oml.guard_append_only'), ('oml.instance', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.accepted_loss', 'guard_rows', 'oml.guard_append_only'), ('oml.accepted_loss', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_forward', 'oml.guard_forward'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,

@@ -22,6 +22,7 @@ from lakes import (
     wait_until,
 )
 from oml.dev.cluster import SUPERUSER
+from oml.driver.connection import connect
 from oml.lake.source import Source
 from systems import Connection, System
 
@@ -200,6 +201,7 @@ def test_a_prepared_transaction_holds_the_cut_back_after_a_restart(
     private_system.cluster.stop()
     private_system.cluster.start()
     private_system.superuser.close()
+    private_system.open_gate()
     expect_held_back(private_system, f"prepared transaction '{GID}'")
     private_system.superuser.execute(f"commit prepared '{GID}'".encode())
     expect_drained(private_system)
@@ -267,11 +269,21 @@ def test_an_open_append_of_another_database_holds_nothing_back(
     ready: System, tmp_path: Any
 ) -> None:
     with System(ready.cluster, f"{ready.database}_other", tmp_path / "other") as other:
-        prepare(other)
+        other.superuser.close()
+        ready.superuser.close()
+        with connect(ready.cluster.dsn(SUPERUSER), autocommit=True) as maintenance:
+            maintenance.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
+                (ready.database,),
+            )
+            maintenance.execute(f'drop database "{other.database}"'.encode())
+            copy = f'create database "{other.database}" template "{ready.database}"'
+            maintenance.execute(copy.encode())
+        other.superuser.execute("select oml_adopt('a test')")
         open_there = other.connect("app", autocommit=False)
-        append(open_there)
+        append(open_there, 1, "acme")
         oids = [value(s.superuser, "select 'oml.outbox'::regclass::oid") for s in (ready, other)]
-        assert oids[0] == oids[1], "copies of one template: only the database tells them apart"
+        assert oids[0] == oids[1], "a copy: only the database tells them apart"
         append(ready.connect("app"), 3, "acme")
         expect_drained(ready)
         open_there.commit()

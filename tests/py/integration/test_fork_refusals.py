@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakes import NOBODY, append, delta, drain, expect_exact, frontier, outbox_max, prepare
+from lakes import (
+    NOBODY,
+    append,
+    delta,
+    disown,
+    drain,
+    expect_exact,
+    frontier,
+    outbox_max,
+    prepare,
+)
 from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import BRONZE_EVENTS
 from oml.lake.table import APP_ID, LakeError
@@ -68,6 +78,8 @@ def restored_to(system: System, dump: Path) -> None:
     for statement in (f'drop database "{name}" with (force)', f'create database "{name}"'):
         subprocess.run(["psql", "-qX", "-d", at, "-c", statement], check=True)
     subprocess.run(["pg_restore", "-d", system.dsn(SUPERUSER), str(dump)], check=True)
+    system.superuser.execute("select oml_adopt('past what oml adopt would have said')")
+    disown(system)
 
 
 def dumped(system: System, directory: Path) -> Path:
@@ -89,7 +101,7 @@ def drained_beyond(system: System, directory: Path) -> tuple[Path, int, int]:
 def test_a_lake_ahead_of_a_restored_database_is_refused(system: System, tmp_path: Path) -> None:
     dump, older, newer = drained_beyond(system, tmp_path)
     restored_to(system, dump)
-    refused(system, "bronze.events", str(newer), str(older), hint=FORK)
+    refused(system, "bronze.events", str(newer), f"ends at {older + 1}", hint=FORK)
 
 
 def test_a_lake_ahead_of_an_older_copy_of_its_database_is_refused(
@@ -100,7 +112,8 @@ def test_a_lake_ahead_of_an_older_copy_of_its_database_is_refused(
         restored_to(copy, dump)
         with pytest.raises(LakeError, match=f"bronze.events has applied outbox seq {newer}"):
             drain(copy)
-        refused(copy, "bronze.events", str(newer), f"ends at {older}", hint=FORK)
+        refused(copy, "bronze.events", str(newer), f"ends at {older + 1}", hint=FORK)
+    disown(system)
     append(system.connect("app"), 2)
     drain(system)
     expect_exact(system)
@@ -217,7 +230,7 @@ def no_lake(system: System) -> Unusable:
 def not_a_directory(system: System) -> Unusable:
     (system.lake / "file").write_text("no directory")
     url = f"{system.lake_url}/file"
-    return Unusable({"OML_LAKE_URL": url}, f"cannot be created at {url}", "can be written to")
+    return Unusable({"OML_LAKE_URL": url}, "not what should be there", "Nobody but OML")
 
 
 def unknown_scheme(system: System) -> Unusable:
@@ -267,7 +280,7 @@ def overwriting_environment(system: System) -> Unusable:
 
 def unreachable_store(system: System) -> Unusable:
     env = {"OML_LAKE_URL": "s3://lake/here", "OML_LAKE_STORAGE_OPTIONS": json.dumps(NOBODY)}
-    return Unusable(env, "s3://lake/here/bronze/events/g1", "Check the lake's URL")
+    return Unusable(env, "s3://lake/here/owner.json cannot be reached", "Check the URL")
 
 
 UNUSABLE = [
@@ -318,8 +331,8 @@ def drain_where_no_file_takes_a_byte(system: System) -> dict[str, str]:
 def test_a_first_drain_to_a_full_disk_is_refused_and_the_next_one_succeeds(system: System) -> None:
     append(prepare(system), 3)
     report = drain_where_no_file_takes_a_byte(system)
-    assert f"bronze.events cannot be created at {system.lake_url}" in report["error"]
-    assert "can be written to" in report["hint"]
+    assert f"{system.lake}/owner.json cannot be used" in report["error"]
+    assert "has room" in report["hint"]
     assert frontier(system) == 0
     assert system.superuser.execute("select * from oml.lake_tables()").fetchall() == []
     drain(system)

@@ -421,7 +421,12 @@ def test_the_command_exits_0_when_all_is_equal_and_1_when_not(system: System) ->
     clean = system.oml("reconcile", "--json")
     assert clean.returncode == 0, clean.stderr
     report = json.loads(clean.stdout)
-    assert report == {"ok": True, "compared": outbox_max(system), "findings": []}
+    assert report == {
+        "ok": True,
+        "compared": outbox_max(system),
+        "accepted_lost": 0,
+        "findings": [],
+    }
     duplicate(system, seq)
     dirty = system.oml("reconcile", "--json")
     assert dirty.returncode == 1, dirty.stderr

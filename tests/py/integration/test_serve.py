@@ -270,7 +270,9 @@ def test_it_waits_for_an_object_store_that_is_away(system: System) -> None:
     assert serving.stderr is not None
     seen = [json.loads(serving.stderr.readline())["message"] for _ in range(4)]
     assert seen[0::2] == ["connected", "connected"]
-    assert all(m.startswith("lake away: bronze.events cannot be reached") for m in seen[1::2])
+    assert all(
+        m.startswith("lake away: s3://lake/here/owner.json cannot be reached") for m in seen[1::2]
+    )
     end(serving)
     assert frontier(system) == 0
 
