@@ -33,7 +33,7 @@ begin
   grant select, insert, update (last_seq, last_event_id, last_type, event_count, last_at, state) on oml.entity to oml_kernel;
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
-  grant select on oml.setting, oml.journal, oml.outbox, oml.entity to oml_fleet;
+  grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
   grant select, insert, update (retired_at) on oml.event_type to oml_fleet;
   grant select, insert, update (kid) on oml.chain_head to oml_fleet;

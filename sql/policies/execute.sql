@@ -19,7 +19,7 @@ grant execute on function
 to oml_operator;
 grant execute on function @extschema@.oml_keys() to oml_operator, oml_auditor;
 grant execute on function
-  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text),
+  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text), @extschema@.oml_prove_inclusion(uuid),
   oml.chain_rows(uuid, bigint, int),
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
@@ -30,7 +30,8 @@ to oml_auditor, oml_daemon;
 grant execute on function
   oml.lake_cut_limit(), oml.lake_fence(bigint),
   oml.lake_advance(bigint),
-  oml.lake_record_table(text, int, text)
+  oml.lake_record_table(text, int, text),
+  oml.tlog_sign(uuid, int, bigint, bytea)
 to oml_daemon;
 
 -- Between the three owners.
@@ -38,7 +39,8 @@ grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.refuse_caller(text, text, text[], uuid),
-  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
+  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
+  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[])
 to oml_fleet;
 grant execute on function oml.impersonated(uuid) to oml_kernel;
 grant execute on function
