@@ -1,0 +1,1 @@
+"""The transparency logs: one Merkle tree a chain, published outside the database."""
