@@ -65,8 +65,9 @@ def run(
 ) -> None:
     """Run ``roles`` until SIGTERM or SIGINT, then end after the work in hand.
 
-    None means the lake writer and the tlog, and the signer too where signer_keys is set. Raises UsageError for
-    a role that is not known, and what ended a role for good, which ends the others too.
+    None means the lake writer and the tlog, and the signer too where signer_keys is set. Raises
+    UsageError for a role that is not known, and what ended a role for good, which ends the others
+    too.
     """
     if not roles:
         roles = ["lake-writer", "tlog", *(["signer"] if settings.signer_keys else [])]

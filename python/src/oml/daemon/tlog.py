@@ -20,7 +20,7 @@ _LONGEST_BACKOFF_S = 30.0
 
 @dataclass
 class TlogRole:
-    """Runs until ``stop`` is set. What is lost or away is waited for; also a tlog_url, if none is."""
+    """Runs until ``stop`` is set. What is away is waited for, also a tlog_url if none is set."""
 
     dsn: str | None
     settings: Settings

@@ -65,7 +65,8 @@ def up(
     """Make what is missing of the system under ``directory`` and start it. Never removes data.
 
     ``tenant`` is created if absent and ``dev`` bound to it. ``lake_url`` and ``tlog_url``
-    (default: ``lake`` and ``tlog`` under the directory) count at genesis, ``options`` (postgresql.conf) when the cluster is created.
+    (default: ``lake`` and ``tlog`` under the directory) count at genesis, ``options``
+    (postgresql.conf) when the cluster is created.
 
     Raises SetupError if the server or the extension is not installed, the server's user cannot
     enter the directory or the signing key has gone; UsageError if the directory is another's or

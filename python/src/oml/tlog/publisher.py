@@ -190,9 +190,13 @@ class Publisher:
                 return None
             stored = self.store.get(self._log(head.tenant_id, head.generation).checkpoint_path)
             whole = head.nodes >= _nodes_below(head.size)
-            if stored is not None and head.size == head.head and whole:
-                if hashlib.sha256(stored).digest() == head.checkpoint_hash:
-                    return None
+            if (
+                stored is not None
+                and hashlib.sha256(stored).digest() == head.checkpoint_hash
+                and head.size == head.head
+                and whole
+            ):
+                return None
             return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size, whole)
 
         with ThreadPoolExecutor(_WRITERS) as pool:
