@@ -7,7 +7,6 @@ fails ours. A fresh load between check and commit would take that away.
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.request import url2pathname
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from oml.errors import OmlError, UsageError
+from oml.errors import OmlError
 from oml.lake.failpoint import failpoint
 from oml.lake.schema import LakeTable
 
@@ -26,25 +25,6 @@ _END_ID = f"{APP_ID}/batch_end"
 _CHECKPOINT_EVERY = "50"
 _LONGEST_REASON = 400
 _PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
-
-
-def require_put_if_absent(options: Mapping[str, str]) -> None:
-    """Refuse options, or variables of the environment, that let one commit overwrite another.
-
-    Exactly once rests on a conditional put for each commit file. Raises UsageError.
-    """
-    for name, value in {**os.environ, **options}.items():
-        match name.lower().removeprefix("aws_"), value.lower():
-            case "s3_allow_unsafe_rename", "true" | "1" | "yes" | "on" | "y" | "t":
-                pass
-            case "conditional_put", "disabled":
-                pass
-            case _:
-                continue
-        raise UsageError(
-            f"{name} is set: one writer's commit could overwrite another's",
-            "Remove it; the lake needs a store that knows conditional writes.",
-        )
 
 
 class LakeError(OmlError):

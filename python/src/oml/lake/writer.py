@@ -5,11 +5,9 @@ in PostgreSQL is a cache. A batch (frontier, end] is a fixed set of rows, becaus
 whoever repeats it writes the same rows or finds that they are there.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 from oml.errors import UsageError
 from oml.lake.cut import Cut, cut
@@ -24,16 +22,13 @@ from oml.lake.table import (
     Overtaken,
     Place,
     hint_for,
-    require_put_if_absent,
 )
 from oml.settings import Settings
+from oml.store import require_put_if_absent, require_url
 
 Progress = Callable[[int, int], None]
 
 _ATTEMPTS = 3
-_LAKE_URL = re.compile("(file:///|s3://)[^/]")
-# What the object store's client refuses in a path, or reads as another path.
-_UNUSABLE = re.compile(r"[\\^|\[\]\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _FORK_HINT = (
     "The database was restored to an earlier state, or the lake is another's. "
     "Nothing was written. Run oml reconcile before going on."
@@ -175,12 +170,7 @@ class LakeWriter:
                 "Set it as a superuser: select oml_configure('lake_url', 'file:///var/lib/oml/lake')"
                 ", or OML_LAKE_URL.",
             )
-        if not _LAKE_URL.match(url) or _UNUSABLE.search(unquote(url)):
-            raise UsageError(
-                f"{url!r} is no place for a lake",
-                "A lake's URL is file:/// and a path, or s3:// and a place, without \\ ^ | [ ], "
-                "control characters, or a path that itself looks percent-encoded.",
-            )
+        require_url(url, "lake")
         if url.startswith("s3:"):
             require_put_if_absent(self.settings.lake_storage_options)
         recorded = self.source.tables()
