@@ -32,6 +32,12 @@ class Settings(BaseSettings):
     """Where the lake is, instead of where the database says."""
     lake_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
     """Options of the lake's object store, such as AWS_ENDPOINT_URL."""
+    tlog_url: str | None = None
+    """Where the transparency logs are published, instead of where the database says."""
+    tlog_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
+    """Options of that object store, such as AWS_ENDPOINT_URL."""
+    tlog_policy: Path | None = None
+    """Policy file (c2sp.org/tlog-policy) with the witnesses that are asked for cosignatures."""
     batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Most outbox rows in one batch of the lake writer."""
     batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
