@@ -1,194 +1,163 @@
-"""What tests do with a system's logs: publish them, and judge them without our own tree code."""
+"""A chain's transparency log as a publisher leaves it in the database, and a witness of its own."""
 
-import hashlib
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import UUID
 
-from nacl.signing import VerifyKey
-
-from lakes import PATIENCE_S
-from oml.core import note
-from oml.dev.cluster import SUPERUSER
-from oml.settings import Settings
-from oml.tlog.evidence import Contradiction, check
-from oml.tlog.publisher import Publisher, Report, tlog_store
-from oml.tlog.source import TlogSource
+from oml.core import envelope, keys, merkle, note
 from systems import System
 
-WIDTH = 256
+
+@dataclass
+class Grown:
+    """The tiles of a tree, each under its own width."""
+
+    tiles: dict[tuple[int, int, int], bytes] = field(default_factory=dict)
+    size: int = 0
+
+    def tile(self, level: int, index: int, width: int) -> bytes:
+        """See merkle.Tiles."""
+        return self.tiles[level, index, width]
+
+    def add(self, leaves: Sequence[bytes]) -> list[merkle.Tile]:
+        """Grow by these leaves, and return the tiles that this made."""
+        made = list(merkle.new_tiles(self, self.size, leaves))
+        for tile in made:
+            self.tiles[tile.level, tile.index, tile.width] = tile.hashes
+        self.size += len(leaves)
+        return made
 
 
-def settings(system: System, **others: Any) -> Settings:
-    """Return the settings of a publisher of this system."""
-    return Settings(**{"tlog_url": system.tlog_url, "cut_timeout_s": PATIENCE_S, **others})
-
-
-@contextmanager
-def publisher(system: System, **others: Any) -> Iterator[Publisher]:
-    """A publisher in this process, with a connection of its own."""
-    with TlogSource(system.dsn(SUPERUSER)) as source:
-        configured = settings(system, **others)
-        yield Publisher(source, tlog_store(configured, source.state(), make=True), configured)
-
-
-def publish(system: System, **others: Any) -> Report:
-    """Publish once in this process, as a publisher that has just started."""
-    with publisher(system, **others) as one:
-        return one.publish()
-
-
-def evidence(system: System, **others: Any) -> list[Contradiction]:
-    """Return what the logs say against the journal."""
-    with TlogSource(system.dsn(SUPERUSER)) as source:
-        return check(source, tlog_store(settings(system, **others), source.state()))
-
-
-def directory(system: System, tenant: str = "acme", generation: int = 1) -> Path:
-    """Return the directory of a tenant's log."""
-    return system.tlog / str(tenant_id(system, tenant)) / str(generation)
-
-
-def tenant_id(system: System, tenant: str) -> UUID:
-    """Return a tenant's id."""
+def sign(system: System, tenant_id: UUID, size: int, root: bytes, generation: int = 1) -> bytes:
+    """Have the database sign a checkpoint."""
     row = system.superuser.execute(
-        "select tenant_id from oml.tenant where name = %s", (tenant,)
+        "select oml.tlog_sign(%s, %s, %s, %s)", (tenant_id, generation, size, root)
     ).fetchone()
     assert row is not None
-    found = row[0]
-    assert isinstance(found, UUID)
-    return found
+    return str(row[0]).encode()
 
 
-def entries(system: System, tenant: str = "acme") -> list[bytes]:
-    """Return what the entries must be: the hashes of the journal's envelopes, in order."""
+def publish(system: System, tenant_id: UUID, size: int | None = None) -> tuple[Grown, bytes]:
+    """Put a chain's tree and checkpoint into the database; return its tiles and the checkpoint."""
     rows = system.superuser.execute(
-        "select envelope from oml.journal where tenant_id = %s order by seq",
-        (tenant_id(system, tenant),),
-    )
-    return [hashlib.sha256(row[0]).digest() for row in rows]
-
-
-def tree_hash(leaves: list[bytes]) -> bytes:
-    """Return the Merkle tree hash of leaves, as RFC 6962 defines it."""
-    if not leaves:
-        return hashlib.sha256(b"").digest()
-    if len(leaves) == 1:
-        return leaves[0]
-    half = 1
-    while 2 * half < len(leaves):
-        half *= 2
-    below = tree_hash(leaves[:half]) + tree_hash(leaves[half:])
-    return hashlib.sha256(b"\1" + below).digest()
-
-
-def leaf_hashes(found: list[bytes]) -> list[bytes]:
-    """Return the leaves of entries."""
-    return [hashlib.sha256(b"\0" + entry).digest() for entry in found]
-
-
-def checkpoint(system: System, tenant: str = "acme", generation: int = 1) -> tuple[int, bytes]:
-    """Return (size, root) of a published checkpoint, its signature verified with PyNaCl alone."""
-    data = (directory(system, tenant, generation) / "checkpoint").read_bytes()
-    body, _, lines = data.decode().partition("\n\n")
-    origin, size, root = body.split("\n")
-    deployment = tenant_id(system, "provider")
-    assert origin == f"oml/{deployment}/{tenant_id(system, tenant)}/{generation}"
-    dash, name, blob = lines.splitlines()[0].split(" ")
-    assert (dash, name) == ("—", origin)
-    keys = system.superuser.execute("select public_key from oml.key").fetchall()
-    signature = note.decode_base64(blob)
-    signed = f"{body}\n".encode()
-    for (key,) in keys:
-        key_id = hashlib.sha256(f"{origin}\n".encode() + b"\1" + key).digest()[:4]
-        if key_id == signature[:4]:
-            VerifyKey(key).verify(signed, signature[4:])
-            return int(size), note.decode_base64(root)
-    raise AssertionError("no key of the deployment signed it")
-
-
-def expect_published(system: System, *tenants: str) -> None:
-    """Insist that each tenant's log is exactly its chain, in every tile and in what is recorded."""
-    for tenant in tenants or ("provider", "acme"):
-        expect_log(system, tenant, len(entries(system, tenant)))
-
-
-def expect_log(system: System, tenant: str, size: int, generation: int = 1) -> None:
-    """Insist that a log of this size is what the journal makes it, and that it is so recorded."""
-    want = entries(system, tenant)[:size]
-    leaves = leaf_hashes(want)
-    root = tree_hash(leaves)
-    assert checkpoint(system, tenant, generation) == (size, root)
-    place = directory(system, tenant, generation)
-    level, hashes = 0, leaves
-    while hashes:
-        for at in range(0, len(hashes), WIDTH):
-            part = hashes[at : at + WIDTH]
-            path = place / f"tile/{level}/{_named(at // WIDTH, len(part))}"
-            assert path.read_bytes() == b"".join(part), path
-        full = [hashes[at : at + WIDTH] for at in range(0, len(hashes) // WIDTH * WIDTH, WIDTH)]
-        level, hashes = level + 1, [tree_hash(part) for part in full]
-        assert recorded_nodes(system, tenant, generation, level) == hashes
-    for at in range(0, len(want), WIDTH):
-        part = want[at : at + WIDTH]
-        path = place / f"tile/entries/{_named(at // WIDTH, len(part))}"
-        assert path.read_bytes() == b"".join(b"\0\x20" + entry for entry in part), path
-    row = system.superuser.execute(
-        "select generation, size, root, checkpoint from oml.tlog where tenant_id = %s",
-        (tenant_id(system, tenant),),
-    ).fetchone()
-    assert row == (generation, size, root, (place / "checkpoint").read_text())
-
-
-def recorded_nodes(system: System, tenant: str, generation: int, level: int) -> list[bytes]:
-    """Return the hashes recorded at a level; they must be numbered from 0 without a gap."""
-    rows = system.superuser.execute(
-        "select n, hash from oml.tlog_node where tenant_id = %s and generation = %s and level = %s"
-        " order by n",
-        (tenant_id(system, tenant), generation, level),
+        "select envelope from oml.journal where tenant_id = %s order by seq limit %s",
+        (tenant_id, size),
     ).fetchall()
-    assert [row[0] for row in rows] == list(range(len(rows)))
-    return [row[1] for row in rows]
+    tree = Grown()
+    made = tree.add([merkle.leaf_hash(envelope.digest(row[0])) for row in rows])
+    root = merkle.root(tree, tree.size)
+    checkpoint = sign(system, tenant_id, tree.size, root)
+    superuser = system.superuser
+    for tile in made:
+        for at in range(tile.width if tile.level else 0):
+            superuser.execute(
+                "insert into oml.tlog_node (tenant_id, generation, level, n, hash)"
+                " values (%s, 1, %s, %s, %s) on conflict do nothing",
+                (
+                    tenant_id, tile.level, 256 * tile.index + at,
+                    tile.hashes[32 * at : 32 * at + 32],
+                ),
+            )  # fmt: skip
+    superuser.execute(
+        "insert into oml.tlog (tenant_id, size, root, checkpoint, published_at)"
+        " values (%s, %s, %s, %s, now()) on conflict (tenant_id) do update"
+        " set size = excluded.size, root = excluded.root, checkpoint = excluded.checkpoint",
+        (tenant_id, tree.size, root, checkpoint.decode()),
+    )
+    return tree, checkpoint
 
 
-def _named(index: int, width: int) -> str:
-    assert index < 1000
-    return f"{index:03}" if width == WIDTH else f"{index:03}.p/{width}"
+class WitnessServer:
+    """A witness (c2sp.org/tlog-witness) that keeps what it saw in memory.
 
+    ``logs`` are the keys that it knows, by origin. ``answers`` are given instead of its own while
+    there are any: (status, body).
+    """
 
-class Witness:
-    """Keeps every checkpoint that it saw published, and holds them against the journal at the end."""
+    def __init__(self, name: str, seed: bytes) -> None:
+        self.key = keys.from_seed(seed)
+        self.verifier = note.witness_verifier(name, self.key.public_key)
+        self.logs: dict[str, bytes] = {}
+        self.seen: dict[str, note.Checkpoint] = {}
+        self.requests: list[tuple[str, bytes]] = []
+        self.answers: list[tuple[int, bytes]] = []
+        self.now = 1_700_000_000
+        self._lock = threading.Lock()
 
-    def __init__(self, system: System, tenant: str = "acme") -> None:
-        self.system = system
-        self.tenant = tenant
-        self.seen: set[tuple[int, bytes]] = set()
+    @contextmanager
+    def serve(self) -> Iterator[str]:
+        """Serve on the loopback, and yield the URL."""
+        witness = self
 
-    def look(self) -> int:
-        """Take the checkpoint that is published now; return its size, 0 for none."""
-        if not (directory(self.system, self.tenant) / "checkpoint").exists():
-            return 0
-        found = checkpoint(self.system, self.tenant)
-        self.seen.add(found)
-        return found[0]
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
 
-    def expect_one_history(self) -> None:
-        """Insist that each tree that was ever seen is one of the journal's own prefixes."""
-        leaves = leaf_hashes(entries(self.system, self.tenant))
-        for size, root in sorted(self.seen):
-            assert size <= len(leaves), f"a checkpoint of {size} events, the journal {len(leaves)}"
-            assert root == tree_hash(leaves[:size]), f"another history up to {size}"
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with witness._lock:
+                    witness.requests.append((self.path, body))
+                    status, answer = (
+                        witness.answers.pop(0)
+                        if witness.answers
+                        else witness.add_checkpoint(self.path, body)
+                    )
+                self.send_response(status)
+                kind = "text/x.tlog.size" if status == 409 else "text/plain"
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
 
+            def log_message(self, format: str, *args: object) -> None:
+                pass
 
-def fill(system: System, count: int, tenant: str = "acme") -> None:
-    """Append many events in one batch."""
-    system.superuser.execute("select count(*) from oml.tenant")
-    with system.connect("app") as connection:
-        connection.execute(
-            "select oml_append_batch((select jsonb_agg(jsonb_build_object("
-            "'type', 'note.added', 'tenant', %s::text, 'payload', jsonb_build_object('n', n)))"
-            " from generate_series(1, %s::int) n))",
-            (tenant, count),
-        )
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/prefix"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    def add_checkpoint(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Judge a checkpoint as the specification says, in its order."""
+        head, blank, checkpoint = body.partition(b"\n\n")
+        first, *proof = head.decode().split("\n")
+        old = re.fullmatch("old (0|[1-9][0-9]*)", first)
+        if path != "/prefix/add-checkpoint" or not blank or old is None or len(proof) > 63:
+            return 400, b"malformed\n"
+        try:
+            asked, signed = note.parse_checkpoint(checkpoint)
+            hashes = [note.decode_base64(line) for line in proof]
+        except note.NoteError:
+            return 400, b"malformed\n"
+        if asked.origin not in self.logs:
+            return 404, b"unknown log\n"
+        try:
+            verifier = note.log_verifier(asked.origin, self.logs[asked.origin])
+            if not note.is_signed(signed, verifier):
+                return 403, b"not signed\n"
+        except note.SignatureError:
+            return 403, b"badly signed\n"
+        old_size = int(old[1])
+        if old_size > asked.size:
+            return 400, b"smaller\n"
+        seen = self.seen.get(asked.origin)
+        if old_size != (seen.size if seen else 0):
+            return 409, f"{seen.size if seen else 0}\n".encode()
+        root = seen.root if seen else merkle.EMPTY_ROOT
+        try:
+            merkle.verify_consistency(old_size, asked.size, root, asked.root, hashes)
+        except merkle.ProofError:
+            return 422, b"inconsistent\n"
+        self.seen[asked.origin] = asked
+        self.now += 1
+        made = note.cosign(signed.text, self.verifier.name, self.key.secret_key, self.now)
+        return 200, made.line().encode()

@@ -58,7 +58,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id']) $$,
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'tlog_sign', 'oml_prove_inclusion']) $$,
   'these are all the functions that a group role may call'
 );
 

@@ -28,6 +28,7 @@ select set_eq(
     ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
+    ('tlog', 'oml_fleet', 'SELECT'), ('tlog_node', 'oml_fleet', 'SELECT'),
     ('outbox_seq', 'oml_kernel', 'USAGE'), ('chain_no', 'oml_fleet', 'USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
@@ -81,7 +82,8 @@ select set_eq(
       ('outbox', '{oml_kernel}', 'INSERT', '-', %1$L), ('outbox', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('frontier', '{oml_owner}', 'INSERT', '-', 'true'), ('frontier', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('frontier', '{oml_fleet}', 'UPDATE', 'true', 'true'),
-      ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true') $$,
+      ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('tlog', '{oml_fleet}', 'SELECT', 'true', '-'), ('tlog_node', '{oml_fleet}', 'SELECT', 'true', '-') $$,
     '(tenant_id = (NULLIF(current_setting(''oml.tenant_id''::text, true), ''''::text))::uuid)'
   ),
   'policies: oml_kernel keeps to one tenant, oml_fleet sees all, and nobody else has any'
@@ -115,7 +117,8 @@ select set_eq(
     ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
     ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'), ('require_genesis', '{oml_fleet,oml_owner}'),
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
-    ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
+    ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
+    ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')

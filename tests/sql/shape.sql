@@ -44,7 +44,7 @@ select set_eq(
   $$ select oid::regprocedure::text from pg_proc where proname in (
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
        'oml_append_batch', 'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
-       'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key'
+       'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key', 'oml_prove_inclusion'
      ) $$,
   'outside schema oml there are the public functions alone'
 );
@@ -156,6 +156,7 @@ select set_eq(
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'),
+    ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );
@@ -166,7 +167,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('seal_checkpoint'), ('prove_inclusion'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'

@@ -30,6 +30,7 @@ TLOG = (
     "tlog.checkpoint-written",
     "tlog.nodes-recorded",
     "tlog.recorded",
+    "tlog.cosigned",
     "tlog.published",
     "tlog.advanced",
 )

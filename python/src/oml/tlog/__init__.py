@@ -1,1 +1,1 @@
-"""The transparency logs: one Merkle tree a chain, published outside the database."""
+"""The transparency log of each chain: who must have seen it, and what can be proved of it."""

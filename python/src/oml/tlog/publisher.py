@@ -8,22 +8,27 @@ a cache, and is repaired from it.
 """
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from oml.core import merkle
+from oml.core import merkle, note
 from oml.errors import DatabaseError, OmlError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import cut
 from oml.settings import Settings
 from oml.store import Store, open_store
+from oml.tlog import policy
 from oml.tlog.evidence import Contradiction, judge
 from oml.tlog.log import Log, LogError, Published, bundle
 from oml.tlog.source import Chain, Head, State, TlogSource
+
+_logger = logging.getLogger("oml.tlog")
 
 Progress = Callable[[int, int], None]
 
@@ -102,6 +107,9 @@ class Publisher:
         self._losses: int | None = None
         self._swept_at = time.monotonic()
         self._refused: dict[UUID, Contradiction] = {}
+        self._policy = policy.read(Path(settings.tlog_policy)) if settings.tlog_policy else None
+        self._uncosigned: dict[UUID, Chain] = {}
+        self._seen: dict[UUID, dict[str, int]] = {}
 
     def publish(
         self,
@@ -121,6 +129,7 @@ class Publisher:
         if state.losses != self._losses or time.monotonic() - self._swept_at > _SWEEP_EVERY_S:
             self._cursor = None
         if self._cursor == state.outbox_max:
+            self._cosign_all(stop)
             return report
         # Read before the cut: whatever is visible now has outbox seqs below it.
         heads = self.source.heads() if self._cursor is None else None
@@ -136,6 +145,7 @@ class Publisher:
             self._swept_at = time.monotonic()
             chains = self._behind(heads)
         complete = self._publish_all(chains, report, progress, stop)
+        self._cosign_all(stop)
         report.refused = list(self._refused.values())
         if complete:
             failpoint("tlog.published")
@@ -233,6 +243,8 @@ class Publisher:
             report.checkpoints += 1
             report.events += made.size - size
             self._record(log, made, chain)
+            if self._policy is not None:
+                self._uncosigned[chain.tenant_id] = chain
             self._tidy(log, size, made.size)
             if made.size == chain.last_seq:
                 return None
@@ -335,6 +347,42 @@ class Publisher:
         failpoint("tlog.nodes-recorded")
         self.source.record(log.tenant_id, log.generation, made.size, made.root, made.data)
         failpoint("tlog.recorded")
+
+    def _cosign_all(self, stop: Callable[[], bool]) -> None:
+        """Ask the policy's witnesses to cosign what was published; the rest waits for a next time.
+
+        The first that nobody cosigns ends it: the witnesses are away, and each is waited for.
+        """
+        for tenant_id, chain in list(self._uncosigned.items()):
+            if stop() or not self._cosign(chain):
+                return
+            del self._uncosigned[tenant_id]
+
+    def _cosign(self, chain: Chain) -> bool:
+        """Have the newest checkpoint of a chain cosigned; False when no witness did."""
+        # Here, because the witnesses' HTTP client is needed by nobody else.
+        from oml.tlog.witness import collect
+
+        assert self._policy is not None
+        log = self._log(chain.tenant_id, chain.generation)
+        try:
+            made = log.published(self.source.keys())
+            if made is None:
+                return True
+            seen = self._seen.setdefault(chain.tenant_id, {})
+            lines = collect(self._policy, made.data, log, seen)
+        except LogError as error:
+            _logger.warning("not cosigned: %s: %s", chain.tenant, error)
+            return True
+        if not lines:
+            return not any(witness.url for witness in self._policy.witnesses)
+        more = note.parse_signatures(b"".join(lines).decode())
+        data = note.with_signatures(note.parse(made.data), more).encode()
+        # Another publisher may have put a larger one there, which is cosigned in its turn.
+        if self.store.replace(log.checkpoint_path, data, made.data):
+            failpoint("tlog.cosigned")
+            self._record(log, replace(made, data=data), replace(chain, size=made.size, whole=True))
+        return True
 
     def _tidy(self, log: Log, old: int, new: int) -> None:
         """Remove the partial tiles of which the published tree has the full one by now."""
