@@ -534,7 +534,7 @@ def test_it_signs_no_checkpoint_but_those_of_logs_of_its_deployment(
         content = HEAD.pack(key.kid, deployment, tenant.bytes, generation, size, bytes(range(32)))
         return wire.request(wire.CHECKPOINT, content[cut:] + more)
 
-    right = {
+    right: dict[str, Any] = {
         "deployment": daemon.deployment.bytes, "generation": 3, "size": 7, "cut": 0, "more": b""
     }  # fmt: skip
     with pytest.raises(keys.SignerError) as caught:
