@@ -449,7 +449,7 @@ def test_a_later_checkpoint_is_shown_to_go_on_from_an_earlier_one(
     assert done.returncode == 1 and "rewritten" in done.stderr
     assert offline(*made, str(proof_file), str(files[EVENTS])).returncode == 2
     assert offline(*made[:2], str(files[300]), str(files[512])).returncode == 2
-    for tile in (tmp_path / "tlog").rglob("001"):
-        tile.unlink()
+    for gone in (tmp_path / "tlog").rglob("001"):
+        gone.unlink()
     done = offline(*made, str(files[300]), str(files[512]))
     assert done.returncode == 2 and "is missing or cut short" in done.stderr
