@@ -37,6 +37,11 @@ begin
       ('frontier', 'guard_forward', 'before update', 'row', 'guard_forward'),
       ('frontier', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('frontier', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('tlog', 'guard_tlog', 'before update', 'row', 'guard_tlog'),
+      ('tlog', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('tlog', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('tlog_node', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('tlog_node', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('membership', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only')
     ) as g (table_name, name, event, level, function)
   loop

@@ -41,6 +41,8 @@ begin
   grant select, insert, update (ended_at) on oml.impersonation to oml_fleet;
   grant select, insert, update, delete on oml.membership to oml_fleet;
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
+  grant insert, update (generation, size, root, checkpoint, published_at) on oml.tlog to oml_fleet;
+  grant insert on oml.tlog_node to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;
 end
 $$;

@@ -55,7 +55,10 @@ begin
       ('lake_table', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('lake_table', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
       ('tlog', 'fleet_read', 'select', 'oml_fleet', 'true'),
-      ('tlog_node', 'fleet_read', 'select', 'oml_fleet', 'true')
+      ('tlog', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('tlog', 'fleet_update', 'update', 'oml_fleet', 'true'),
+      ('tlog_node', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('tlog_node', 'fleet_insert', 'insert', 'oml_fleet', 'true')
     ) as p (table_name, name, command, role_name, condition)
   loop
     execute format(

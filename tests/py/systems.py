@@ -61,7 +61,7 @@ def make_login(cluster: Cluster, login: str, groups: Sequence[str]) -> None:
 
 
 class System:
-    """One database with OML after its genesis, a lake directory, and the command line for both.
+    """One database with OML after its genesis, directories for lake and tlog, and the command line.
 
     As a context manager it makes the database and drops it with all that depends on it.
     """
@@ -71,6 +71,8 @@ class System:
         self.database = database
         self.lake = lake
         self.lake_url = lake.as_uri()
+        self.tlog = lake.parent / f"{lake.name}-tlog"
+        self.tlog_url = self.tlog.as_uri()
         self.key_file = cluster.directory / "keys" / "signing.key"
         self._superuser: Connection | None = None
         self._open = ExitStack()
@@ -79,7 +81,9 @@ class System:
     def __enter__(self) -> Self:
         self.lake.mkdir(parents=True, exist_ok=True)
         self._maintain(sql.SQL("create database {} template {}"), self.database, TEMPLATE)
+        self.tlog.mkdir(parents=True, exist_ok=True)
         self.superuser.execute("select oml_configure('lake_url', %s)", (self.lake_url,))
+        self.superuser.execute("select oml_configure('tlog_url', %s)", (self.tlog_url,))
         return self
 
     def __exit__(
@@ -138,7 +142,8 @@ class System:
     ) -> dict[str, str]:
         """Return the environment in which the command line works on this system."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OML_", "PG"))}
-        return inherited | {"OML_DSN": self.dsn(user), "OML_LAKE_URL": self.lake_url} | (env or {})
+        places = {"OML_LAKE_URL": self.lake_url, "OML_TLOG_URL": self.tlog_url}
+        return inherited | {"OML_DSN": self.dsn(user)} | places | (env or {})
 
     def oml(
         self,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oml.errors import UsageError
-from oml.lake.cut import Cut, cut
-from oml.lake.failpoint import failpoint
+from oml.failpoint import failpoint
+from oml.fence import Cut, by_transaction, cut
 from oml.lake.schema import TABLES, LakeTable
-from oml.lake.source import Source, State, by_transaction
+from oml.lake.source import Source, State
 from oml.lake.table import (
     Bounds,
     LakeError,
