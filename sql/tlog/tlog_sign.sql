@@ -39,7 +39,7 @@ begin
       hint = 'A checkpoint covers from one event to all that are committed.';
   elsif tlog_sign.size < log.size or (tlog_sign.size = log.size and tlog_sign.root is distinct from log.root) then
     raise exception using
-      errcode = 'OM143', message = format('a checkpoint of %s events with another root was published', log.size),
+      errcode = 'OM143', message = format('a checkpoint of %s events was published, and this one of %s does not go on from it', log.size, size),
       hint = 'A log never takes back what it published. Run oml verify, and compare the tiles with the journal.';
   end if;
   select s.* into sealed

@@ -67,6 +67,7 @@ def consistency(
     tlog_url: Annotated[
         str | None, typer.Option(help="Where the log is published (default: setting tlog_url).")
     ] = None,
+    dsn: DsnOption = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write (default: print the proof).")
     ] = None,
@@ -78,20 +79,16 @@ def consistency(
     """
     from oml import settings
     from oml.core import note
-    from oml.errors import UsageError
-    from oml.store import open_store
     from oml.tlog import consistency as proofs
     from oml.tlog import files
-    from oml.tlog.tiles import StoredTiles
+    from oml.tlog.publisher import find_store
 
     configured = settings.load()
-    url = tlog_url or configured.tlog_url
-    if url is None:
-        raise UsageError("no tlog URL is known", "Give --tlog-url, or set OML_TLOG_URL.")
+    if tlog_url is not None:
+        configured = configured.model_copy(update={"tlog_url": tlog_url})
     before, after = (files.read(path, note.MAX_NOTE_BYTES) for path in (old, new))
     origin = proofs.read(after, str(new))[0].origin
-    tiles = StoredTiles(open_store(url, configured.tlog_storage_options), origin)
-    proof = proofs.prove(before, after, tiles)
+    proof = proofs.prove(before, after, find_store(configured, dsn))
     if out is not None:
         files.write(out, proof)
     if json:

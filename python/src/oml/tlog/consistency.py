@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from oml.core import merkle, note
 from oml.errors import EXIT_FINDINGS, OmlError, UsageError
+from oml.store import Store
+from oml.tlog.log import Log, LogError
 
 _MAX_PATH = 63
 _OLD = re.compile("old (0|[1-9][0-9]{0,18})")
@@ -50,17 +52,26 @@ def read(data: bytes, what: str) -> tuple[note.Checkpoint, note.Note]:
         raise UsageError(f"{what} is not a checkpoint: {error}") from None
 
 
-def prove(old: bytes, new: bytes, tiles: merkle.Tiles) -> bytes:
-    """Return the proof that checkpoint ``new`` goes on from ``old``, verified.
+def prove(old: bytes, new: bytes, store: Store) -> bytes:
+    """Return the proof that checkpoint ``new`` goes on from ``old``, from tiles and verified.
 
-    Raises OmlError with exit status 1 when it does not; what ``tiles`` raises.
+    ``store`` is where the logs are published. Raises OmlError with exit status 1 when it does not,
+    UsageError for what is no checkpoint, and OmlError for tiles that are missing.
     """
     growth = _growth(read(old, "the old one")[0], read(new, "the new one")[0])
     try:
-        path = merkle.consistency_proof(tiles, growth.old.size, growth.new.size)
+        log = Log(store, *note.parse_origin(growth.new.origin))
+        path = merkle.consistency_proof(log, growth.old.size, growth.new.size)
         _verify(growth, path)
     except merkle.ProofError as error:
         raise _refused(str(error)) from None
+    except note.NoteError as error:
+        raise UsageError(str(error)) from None
+    except LogError as error:
+        raise OmlError(
+            f"the log at {store.url} is not whole: {error}",
+            "Check the tlog URL. Tiles of a published log are never removed.",
+        ) from None
     return encode(growth.old.size, path, new)
 
 

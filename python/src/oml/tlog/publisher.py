@@ -91,6 +91,14 @@ def tlog_store(settings: Settings, state: State, *, make: bool = False) -> Store
     return open_store(url, settings.tlog_storage_options, make=make)
 
 
+def find_store(settings: Settings, dsn: str | None = None) -> Store:
+    """Open the store that the settings name, or else the one that the database at a DSN names."""
+    if settings.tlog_url is not None:
+        return open_store(settings.tlog_url, settings.tlog_storage_options)
+    with TlogSource(dsn or settings.dsn) as source:
+        return tlog_store(settings, source.state())
+
+
 class Publisher:
     """Publishes every chain. One object serves one thread; rivals may run beside it.
 
