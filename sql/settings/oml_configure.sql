@@ -24,7 +24,7 @@ begin
   then
     raise exception using
       errcode = 'OM023', message = format('%L is no value for %s', value, name),
-      hint = 'signer: file: or unix: and an absolute path. lake_url and tlog_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
+      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. tlog_url: likewise. fence_synchronous_commit: local, remote_write, on or remote_apply.';
   end if;
   if name = 'signer' then
     perform oml.signer_public_key(value, oml.lock_provider());  -- it must hold the key in force

@@ -48,6 +48,14 @@ insert into verb values
   ('lake_tables', 'select * from oml.lake_tables()', true, true, 'operate or audit'),
   ('lake_unqueued', 'select * from oml.lake_unqueued()', true, true, 'operate or audit'),
   ('known_heads', 'select * from oml.known_heads()', true, true, 'audit or operate'),
+  ('tlog_state', 'select * from oml.tlog_state()', true, true, 'operate or audit'),
+  ('tlog_heads', 'select * from oml.tlog_heads()', true, true, 'operate or audit'),
+  ('tlog_keys', 'select oml.tlog_keys()', true, true, 'operate or audit'),
+  ('tlog_changes', 'select * from oml.tlog_changes(0, 1)', true, true, 'operate or audit'),
+  ('tlog_entries', format('select * from oml.tlog_entries(%L, 0, 10)', :'globex'), true, true, 'operate or audit'),
+  ('tlog_advance', 'select oml.tlog_advance(1)', true, false, 'operate'),
+  ('tlog_record', format('select oml.tlog_record(%L, 1, 1, sha256(''1''), ''note'')', :'globex'), true, false, 'operate'),
+  ('tlog_record_nodes', format('select oml.tlog_record_nodes(%L, 1, 1, 0, sha256(''1''))', :'globex'), true, false, 'operate'),
   ('oml_verify_chain', $$ select * from oml_verify_chain('globex') $$, false, true, null),
   ('chain_rows', format('select * from oml.chain_rows(%L, 0, 10)', :'globex'), false, true, null);
 

@@ -28,7 +28,7 @@ select is_empty(
 );
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
-  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation') $$,
+  $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation'), ('tlog'), ('tlog_node') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -109,6 +109,9 @@ select set_eq(
     ('oml.lake_table', 'guard_rows', 'oml.guard_append_only'), ('oml.lake_table', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.setting', 'guard_rows', 'oml.guard_append_only'), ('oml.setting', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_rows', 'oml.guard_append_only'), ('oml.frontier', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.tlog', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.tlog', 'guard_tlog', 'oml.guard_tlog'),
+    ('oml.tlog_node', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog_node', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_forward', 'oml.guard_forward'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,
   'these triggers stand on the tables and no other'
 );
@@ -156,6 +159,8 @@ select set_eq(
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'),
+    ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
+    ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'), ('tlog_record_nodes', 'oml_fleet'),
     ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
