@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nacl.signing import VerifyKey
 
-from lakes import PATIENCE_S
+from lakes import KIND, PATIENCE_S
 from oml.core import note
 from oml.dev.cluster import SUPERUSER
 from oml.settings import Settings
@@ -159,7 +159,7 @@ def _named(index: int, width: int) -> str:
 
 
 class Watch:
-    """Keeps every checkpoint that it saw published, and holds them against the journal at the end."""
+    """Keeps every checkpoint that it saw published, to hold them against the journal at the end."""
 
     def __init__(self, system: System, tenant: str = "acme") -> None:
         self.system = system
@@ -184,11 +184,24 @@ class Watch:
 
 def fill(system: System, count: int, tenant: str = "acme") -> None:
     """Append many events in one batch."""
-    system.superuser.execute("select count(*) from oml.tenant")
     with system.connect("app") as connection:
         connection.execute(
-            "select oml_append_batch((select jsonb_agg(jsonb_build_object("
-            "'type', 'note.added', 'tenant', %s::text, 'payload', jsonb_build_object('n', n)))"
-            " from generate_series(1, %s::int) n))",
-            (tenant, count),
+            "select count(*) from generate_series(1, %s::int) page,"
+            " lateral (select oml_append_batch((select jsonb_agg(jsonb_build_object("
+            "'type', %s::text, 'tenant', %s::text, 'payload', jsonb_build_object('n', n)))"
+            " from generate_series(1, least(1000, %s::int - 1000 * (page - 1))) n))) b",
+            (-(-count // 1000), KIND, tenant, count),
         )
+
+
+def unguarded(system: System, table: str, *statements: str) -> None:
+    """Change a table behind its guards, as a superuser can."""
+    system.superuser.execute(f"alter table oml.{table} disable trigger user".encode())
+    for statement in statements:
+        system.superuser.execute(statement.encode())
+    guards = system.superuser.execute(
+        "select tgname from pg_trigger where tgrelid = %s::regclass and not tgisinternal",
+        (f"oml.{table}",),
+    ).fetchall()
+    for (guard,) in guards:
+        system.superuser.execute(f"alter table oml.{table} enable always trigger {guard}".encode())

@@ -379,13 +379,13 @@ class Publisher:
                 return True
             seen = self._seen.setdefault(chain.tenant_id, {})
             lines = collect(self._policy, made.data, log, seen)
-        except LogError as error:
+            if not lines:
+                return not any(witness.url for witness in self._policy.witnesses)
+            more = note.parse_signatures(b"".join(lines).decode())
+            data = note.with_signatures(note.parse(made.data), more).encode()
+        except (LogError, note.NoteError) as error:
             _logger.warning("not cosigned: %s: %s", chain.tenant, error)
             return True
-        if not lines:
-            return not any(witness.url for witness in self._policy.witnesses)
-        more = note.parse_signatures(b"".join(lines).decode())
-        data = note.with_signatures(note.parse(made.data), more).encode()
         # Another publisher may have put a larger one there, which is cosigned in its turn.
         if self.store.replace(log.checkpoint_path, data, made.data):
             failpoint("tlog.cosigned")
