@@ -42,6 +42,11 @@ begin
       ('instance', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('accepted_loss', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('accepted_loss', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('tlog', 'guard_tlog', 'before update', 'row', 'guard_tlog'),
+      ('tlog', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('tlog', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('tlog_node', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
+      ('tlog_node', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('membership', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only')
     ) as g (table_name, name, event, level, function)
   loop

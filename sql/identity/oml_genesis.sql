@@ -3,7 +3,8 @@
 create function @extschema@.oml_genesis(
   deployment text,
   signer text default 'file:/etc/oml/signing.key',
-  lake_url text default null
+  lake_url text default null,
+  tlog_url text default null
 )
 returns uuid
 language plpgsql
@@ -52,6 +53,9 @@ begin
   if lake_url is not null then
     perform @extschema@.oml_configure('lake_url', lake_url);
   end if;
+  if tlog_url is not null then
+    perform @extschema@.oml_configure('tlog_url', tlog_url);
+  end if;
   perform oml.register_reserved_types();
   insert into oml.frontier (name) values ('lake');
 
@@ -61,5 +65,5 @@ begin
   return deployment_id;
 end
 $$;
-comment on function @extschema@.oml_genesis(text, text, text)
+comment on function @extschema@.oml_genesis(text, text, text, text)
   is 'Run once a database by a superuser: create the tables and the provider chain whose first event is the root key. Returns the deployment id.';

@@ -2,7 +2,7 @@
 -- server user's home or PYTHONPATH could name: that code would see the signing key. Parts that need
 -- another library than PyNaCl are named with it by those who use them.
 create function oml.load_core(
-  parts text[] default '{cbor,cose,envelope,keys,wire,signer,seal,chain}', library text default 'nacl'
+  parts text[] default '{cbor,cose,envelope,keys,merkle,note,wire,signer,seal,chain,proof}', library text default 'nacl'
 )
 returns void
 language plpython3u

@@ -33,7 +33,7 @@ begin
   grant select, insert, update (last_seq, last_event_id, last_type, event_count, last_at, state) on oml.entity to oml_kernel;
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
-  grant select on oml.setting, oml.journal, oml.outbox, oml.entity to oml_fleet;
+  grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
   grant select, insert, update (retired_at) on oml.event_type to oml_fleet;
   grant select, insert, update (kid) on oml.chain_head to oml_fleet;
@@ -41,8 +41,10 @@ begin
   grant select, insert, update (ended_at) on oml.impersonation to oml_fleet;
   grant select, insert, update, delete on oml.membership to oml_fleet;
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
-  grant select, insert, update on oml.gate, oml.instance, oml.tlog to oml_fleet;
+  grant select, insert, update on oml.gate, oml.instance to oml_fleet;
   grant select, insert on oml.accepted_loss to oml_fleet;
+  grant insert, update (generation, size, root, checkpoint, published_at) on oml.tlog to oml_fleet;
+  grant insert on oml.tlog_node to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;
   grant select, update on sequence oml.chain_no, oml.outbox_seq to oml_fleet;
 end

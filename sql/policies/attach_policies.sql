@@ -59,7 +59,11 @@ begin
       ('instance', 'fleet_all', 'all', 'oml_fleet', 'true'),
       ('accepted_loss', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('accepted_loss', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
-      ('tlog', 'fleet_all', 'all', 'oml_fleet', 'true')
+      ('tlog', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('tlog', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
+      ('tlog', 'fleet_update', 'update', 'oml_fleet', 'true'),
+      ('tlog_node', 'fleet_read', 'select', 'oml_fleet', 'true'),
+      ('tlog_node', 'fleet_insert', 'insert', 'oml_fleet', 'true')
     ) as p (table_name, name, command, role_name, condition)
   loop
     execute format(

@@ -24,19 +24,22 @@ to oml_operator, oml_auditor, oml_daemon;
 grant execute on function oml.gate_open(jsonb, jsonb) to oml_operator, oml_daemon;
 grant execute on function @extschema@.oml_keys() to oml_operator, oml_auditor;
 grant execute on function
-  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text),
+  @extschema@.oml_verify_chain(text), @extschema@.oml_fold_check(text), @extschema@.oml_prove_inclusion(uuid),
   oml.chain_rows(uuid, bigint, int),
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_unqueued(),
   oml.lake_cut_holders(bigint[]),
   oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(),
+  oml.tlog_state(), oml.tlog_heads(), oml.tlog_keys(), oml.tlog_changes(bigint, bigint), oml.tlog_entries(uuid, bigint, int),
   oml.deployment_id()
 to oml_auditor, oml_daemon;
 grant execute on function
   oml.lake_cut_limit(), oml.lake_fence(bigint),
   oml.lake_advance(bigint),
-  oml.lake_record_table(text, int, text)
+  oml.lake_record_table(text, int, text),
+  oml.tlog_sign(uuid, int, bigint, bytea), oml.tlog_advance(bigint),
+  oml.tlog_record(uuid, int, bigint, bytea, text), oml.tlog_record_nodes(uuid, int, int, bigint, bytea)
 to oml_daemon;
 
 -- Between the three owners.
@@ -44,7 +47,8 @@ grant execute on function
   oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid),
-  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int)
+  oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
+  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[])
 to oml_fleet;
 grant execute on function oml.impersonated(uuid), oml.open_gate_alone() to oml_kernel;
 grant execute on function
@@ -53,7 +57,7 @@ grant execute on function
 to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
   oml.enqueue(), oml.fold()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;

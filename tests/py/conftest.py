@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from oml.dev.cluster import Cluster
+from seaweed import Bucket, serving
 from systems import SETTINGS, System, make_template
 
 _numbers = itertools.count(1)
@@ -64,3 +65,16 @@ def private_system(tmp_path: Path) -> Iterator[System]:
     """A system with a cluster of its own, for tests that stop or kill the server."""
     with _cluster() as cluster, System(cluster, "oml", tmp_path / "lake") as system:
         yield system
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[dict[str, str]]:
+    """The session's S3 server; what it gives are a client's storage options."""
+    with _open_dir() as directory, serving(directory) as options:
+        yield options
+
+
+@pytest.fixture
+def bucket(s3: dict[str, str]) -> Bucket:
+    """A fresh place in a bucket of the session's S3 server."""
+    return Bucket(f"s3://oml-tests/place-{next(_numbers)}", s3)

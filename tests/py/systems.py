@@ -62,7 +62,7 @@ def make_login(cluster: Cluster, login: str, groups: Sequence[str]) -> None:
 
 
 class System:
-    """One database with OML after its genesis, a lake directory, and the command line for both.
+    """One database with OML after its genesis, directories for lake and tlog, and the command line.
 
     As a context manager it makes the database and drops it with all that depends on it.
     """
@@ -72,6 +72,8 @@ class System:
         self.database = database
         self.lake = lake
         self.lake_url = lake.as_uri()
+        self.tlog = lake.parent / f"{lake.name}-tlog"
+        self.tlog_url = self.tlog.as_uri()
         self.key_file = cluster.directory / "keys" / "signing.key"
         self._superuser: Connection | None = None
         self._open = ExitStack()
@@ -80,9 +82,10 @@ class System:
     def __enter__(self) -> Self:
         self.lake.mkdir(parents=True, exist_ok=True)
         self._maintain(sql.SQL("create database {} template {}"), self.database, TEMPLATE)
+        self.tlog.mkdir(parents=True, exist_ok=True)
         self.superuser.execute(
-            "select oml_genesis('test', signer => %s, lake_url => %s)",
-            (f"file:{self.key_file}", self.lake_url),
+            "select oml_genesis('test', signer => %s, lake_url => %s, tlog_url => %s)",
+            (f"file:{self.key_file}", self.lake_url, self.tlog_url),
         )
         return self
 
@@ -150,7 +153,8 @@ class System:
     ) -> dict[str, str]:
         """Return the environment in which the command line works on this system."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OML_", "PG"))}
-        return inherited | {"OML_DSN": self.dsn(user), "OML_LAKE_URL": self.lake_url} | (env or {})
+        places = {"OML_LAKE_URL": self.lake_url, "OML_TLOG_URL": self.tlog_url}
+        return inherited | {"OML_DSN": self.dsn(user)} | places | (env or {})
 
     def oml(
         self,

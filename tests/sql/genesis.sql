@@ -84,13 +84,13 @@ select pg_temp.no_genesis(
 );
 
 -- The genesis.
-select oml_genesis('acme-prod', signer => :'signer', lake_url => 'file:///srv/lake') as deployment \gset
+select oml_genesis('acme-prod', signer => :'signer', lake_url => 'file:///srv/lake', tlog_url => 'file:///srv/tlog') as deployment \gset
 select results_eq(
   'select name, value from oml.setting order by name',
   format(
-    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('signer', %L) $$, :'deployment', :'signer'
+    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('signer', %L), ('tlog_url', 'file:///srv/tlog') $$, :'deployment', :'signer'
   ),
-  'the settings name the deployment, its lake and its signer'
+  'the settings name the deployment, its lake, its logs and its signer'
 );
 select results_eq(
   'select tenant_id, name, chain_no from oml.tenant',
@@ -121,8 +121,8 @@ select results_eq(
   'the table of keys says the same'
 );
 select results_eq(
-  'select seq, fenced_seq, (select count(*) from oml.outbox) from oml.frontier', 'values (0::bigint, 0::bigint, 1::bigint)',
-  'the lake starts at nothing, and the event is queued for it'
+  'select name, seq, fenced_seq, (select count(*) from oml.outbox) from oml.frontier order by name',
+  $$ values ('lake', 0::bigint, 0::bigint, 1::bigint), ('tlog', 0, 0, 1) $$, 'lake and tlog start at nothing, and the event is queued for them'
 );
 select results_eq(
   'select type, reserved from oml.event_type order by type',

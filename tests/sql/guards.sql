@@ -15,6 +15,8 @@ insert into oml.accepted_loss (accepted_seq, tenant_id, journal_head, outbox_aft
 insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenant, principal, reason, started_at, expires_at)
 values (gen_random_uuid(), 'clerk', 'clerk', :'globex', 'globex', 'ada', 'ticket 7', now(), now() + interval '1 hour');
 update oml.frontier set seq = seq + 5;
+insert into oml.tlog (tenant_id, size, root, checkpoint, published_at) values (:'globex', 2, sha256('2'), 'note', now());
+insert into oml.tlog_node (tenant_id, generation, level, n, hash) values (:'globex', 1, 1, 0, sha256('1'));
 create temporary table digest as
 select 'before' as moment, (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j) as journal;
 
@@ -25,12 +27,12 @@ select t, o, format(
     else 'truncate oml.%1$I cascade' end, t, c
 )
 from (values
-  ('journal', 'seq'), ('outbox', 'seq'), ('tenant', 'name'), ('event_type', 'max_bytes'), ('accepted_loss', 'tenant')
+  ('journal', 'seq'), ('outbox', 'seq'), ('tenant', 'name'), ('event_type', 'max_bytes'), ('accepted_loss', 'tenant'), ('tlog_node', 'n')
 ) as never_changed (t, c)
 cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
-from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
 insert into attempt values
   ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
   ('membership', 'TRUNCATE', 'truncate oml.membership'), ('gate', 'TRUNCATE', 'truncate oml.gate');
@@ -116,6 +118,23 @@ select throws_ok(
 reset session_replication_role;
 select lives_ok('update oml.frontier set seq = seq', 'it may stand');
 select lives_ok('update oml.frontier set seq = seq + 1', 'and advance');
+
+-- A log.
+create temporary table step (what text, change text, allowed boolean);
+insert into step values
+  ('shrink', 'size = 1', false), ('get another root', 'root = sha256(''other'')', false), ('go back to nothing', 'size = 0, root = null, checkpoint = null, published_at = null', false),
+  ('go back to an earlier generation', 'generation = 0', false), ('become another tenant''s', 'tenant_id = gen_random_uuid()', false),
+  ('grow', 'size = 3, root = sha256(''3'')', true), ('be cosigned', 'checkpoint = ''cosigned''', true),
+  ('begin anew', 'generation = 2, size = 0, root = null, checkpoint = null, published_at = null', true),
+  ('begin anew with another size', 'generation = 3, size = 1, root = sha256(''1''), checkpoint = ''note'', published_at = now()', true);
+select throws_ok(format('update oml.tlog set %s', change), 'OM150', null, format('a log may not %s', what)) from step where not allowed;
+set session_replication_role = replica;
+select throws_ok(
+  format('update oml.tlog set %s', change), 'OM150', null, format('a log may not %s under session_replication_role = replica', what)
+)
+from step where not allowed;
+reset session_replication_role;
+select lives_ok(format('update oml.tlog set %s', change), format('a log may %s', what)) from step where allowed;
 
 -- Columns that are set once.
 create table pg_temp.record (id int, ended_at timestamptz, ended_by text, note jsonb);

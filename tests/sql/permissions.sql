@@ -54,6 +54,14 @@ insert into verb values
   ('lake_tables', 'select * from oml.lake_tables()', true, true, 'operate or audit'),
   ('lake_unqueued', 'select * from oml.lake_unqueued()', true, true, 'operate or audit'),
   ('known_heads', 'select * from oml.known_heads()', true, true, 'audit or operate'),
+  ('tlog_state', 'select * from oml.tlog_state()', true, true, 'operate or audit'),
+  ('tlog_heads', 'select * from oml.tlog_heads()', true, true, 'operate or audit'),
+  ('tlog_keys', 'select oml.tlog_keys()', true, true, 'operate or audit'),
+  ('tlog_changes', 'select * from oml.tlog_changes(0, 1)', true, true, 'operate or audit'),
+  ('tlog_entries', format('select * from oml.tlog_entries(%L, 0, 10)', :'globex'), true, true, 'operate or audit'),
+  ('tlog_advance', 'select oml.tlog_advance(1)', true, false, 'operate'),
+  ('tlog_record', format('select oml.tlog_record(%L, 1, 1, sha256(''1''), ''note'')', :'globex'), true, false, 'operate'),
+  ('tlog_record_nodes', format('select oml.tlog_record_nodes(%L, 1, 1, 0, sha256(''1''))', :'globex'), true, false, 'operate'),
   ('oml_verify_chain', $$ select * from oml_verify_chain('globex') $$, false, true, null),
   ('chain_rows', format('select * from oml.chain_rows(%L, 0, 10)', :'globex'), false, true, null);
 
@@ -64,7 +72,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'oml_gate_accept_loss']) $$,
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'oml_gate_accept_loss', 'tlog_sign', 'oml_prove_inclusion']) $$,
   'these are all the functions that a group role may call'
 );
 

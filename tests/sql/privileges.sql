@@ -29,7 +29,7 @@ select set_eq(
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
     ('gate', 'oml_kernel', 'SELECT'), ('gate', 'oml_fleet', 'INSERT,SELECT,UPDATE'), ('instance', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
-    ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
+    ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT'), ('tlog_node', 'oml_fleet', 'INSERT,SELECT'),
     ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT,UPDATE'), ('chain_no', 'oml_fleet', 'SELECT,UPDATE,USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
@@ -42,10 +42,12 @@ select set_eq(
     ('key.retired_seq', 'oml_fleet', 'UPDATE'), ('impersonation.ended_at', 'oml_fleet', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
     ('frontier.fenced_at', 'oml_fleet', 'UPDATE'), ('event_type.retired_at', 'oml_fleet', 'UPDATE'),
+    ('tlog.generation', 'oml_fleet', 'UPDATE'), ('tlog.size', 'oml_fleet', 'UPDATE'), ('tlog.root', 'oml_fleet', 'UPDATE'),
+    ('tlog.checkpoint', 'oml_fleet', 'UPDATE'), ('tlog.published_at', 'oml_fleet', 'UPDATE'),
     ('entity.last_seq', 'oml_kernel', 'UPDATE'), ('entity.last_event_id', 'oml_kernel', 'UPDATE'),
     ('entity.last_type', 'oml_kernel', 'UPDATE'), ('entity.event_count', 'oml_kernel', 'UPDATE'),
     ('entity.last_at', 'oml_kernel', 'UPDATE'), ('entity.state', 'oml_kernel', 'UPDATE') $$,
-  'columns: the lock of a chain and its key, the ends of keys, types and impersonations, the frontier and what an entity''s row moves on to'
+  'columns: the lock of a chain and its key, the ends of keys, types and impersonations, the frontier, and what the rows of a log and of an entity move on to'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -84,9 +86,12 @@ select set_eq(
       ('frontier', '{oml_owner}', 'INSERT', '-', 'true'), ('frontier', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('frontier', '{oml_fleet}', 'UPDATE', 'true', 'true'),
       ('gate', '{oml_kernel}', 'SELECT', 'true', '-'), ('gate', '{oml_fleet}', 'ALL', 'true', 'true'),
-      ('instance', '{oml_fleet}', 'ALL', 'true', 'true'), ('tlog', '{oml_fleet}', 'ALL', 'true', 'true'),
+      ('instance', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('accepted_loss', '{oml_fleet}', 'SELECT', 'true', '-'), ('accepted_loss', '{oml_fleet}', 'INSERT', '-', 'true'),
-      ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true') $$,
+      ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('tlog', '{oml_fleet}', 'INSERT', '-', 'true'), ('tlog', '{oml_fleet}', 'UPDATE', 'true', 'true'),
+      ('tlog_node', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('tlog', '{oml_fleet}', 'SELECT', 'true', '-'), ('tlog_node', '{oml_fleet}', 'SELECT', 'true', '-') $$,
     '(tenant_id = (NULLIF(current_setting(''oml.tenant_id''::text, true), ''''::text))::uuid)'
   ),
   'policies: oml_kernel keeps to one tenant, oml_fleet sees all, and nobody else has any'
@@ -124,7 +129,11 @@ select set_eq(
     ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
     ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'), ('require_genesis', '{oml_fleet,oml_owner}'),
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
-    ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
+    ('tlog_state', '{oml_auditor,oml_daemon}'), ('tlog_heads', '{oml_auditor,oml_daemon}'), ('tlog_keys', '{oml_auditor,oml_daemon}'),
+    ('tlog_changes', '{oml_auditor,oml_daemon}'), ('tlog_entries', '{oml_auditor,oml_daemon}'), ('tlog_advance', '{oml_daemon}'),
+    ('tlog_record', '{oml_daemon}'), ('tlog_record_nodes', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
+    ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
+    ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')

@@ -29,7 +29,7 @@ select is_empty(
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
   $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation'),
-       ('instance'), ('gate'), ('accepted_loss') $$,
+       ('instance'), ('gate'), ('accepted_loss'), ('tlog'), ('tlog_node') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -46,7 +46,7 @@ select set_eq(
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
        'oml_append_batch', 'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
        'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key',
-       'oml_fork_check', 'oml_gate_status', 'oml_gate_accept_loss', 'oml_adopt'
+       'oml_fork_check', 'oml_gate_status', 'oml_gate_accept_loss', 'oml_adopt', 'oml_prove_inclusion'
      ) $$,
   'outside schema oml there are the public functions alone'
 );
@@ -117,6 +117,9 @@ select set_eq(
     ('oml.gate', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.instance', 'guard_rows', 'oml.guard_append_only'), ('oml.instance', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.accepted_loss', 'guard_rows', 'oml.guard_append_only'), ('oml.accepted_loss', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.tlog', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.tlog', 'guard_tlog', 'oml.guard_tlog'),
+    ('oml.tlog_node', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog_node', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.frontier', 'guard_forward', 'oml.guard_forward'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,
   'these triggers stand on the tables and no other'
 );
@@ -167,6 +170,9 @@ select set_eq(
     ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'),
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),
+    ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
+    ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'), ('tlog_record_nodes', 'oml_fleet'),
+    ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );
@@ -177,7 +183,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('seal_checkpoint'), ('prove_inclusion'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'

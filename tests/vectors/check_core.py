@@ -23,7 +23,19 @@ def load_core(directory: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules["_oml_core"] = module
     spec.loader.exec_module(module)
-    for part in ("cbor", "cose", "envelope", "keys", "wire", "signer", "seal", "chain"):
+    for part in (
+        "cbor",
+        "cose",
+        "envelope",
+        "keys",
+        "merkle",
+        "note",
+        "wire",
+        "signer",
+        "seal",
+        "chain",
+        "proof",
+    ):
         importlib.import_module(f"_oml_core.{part}")
     return module
 

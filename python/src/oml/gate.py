@@ -1,9 +1,9 @@
 """The write gate from outside: what the database cannot know of itself, and what follows from it.
 
 ``check`` asks the database for its own part (``oml_fork_check``), and compares the journal with the
-lake, which lies where no restore of the database reaches it. ``open_gate`` opens the gate where
-nothing speaks against it, ``accept_loss`` where something does and it was decided to go on, and
-``adopt`` where the database is a logical copy. The same connection checks and opens.
+lake and the published logs, which lie where no restore of the database reaches them. ``open_gate``
+opens the gate where nothing speaks against it, ``accept_loss`` where something does and it was
+decided to go on, and ``adopt`` where the database is a logical copy.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,16 @@ from psycopg.types.json import Jsonb
 
 from oml import owner
 from oml.driver.connection import connect
-from oml.errors import GateClosedError, UsageError, from_postgres
+from oml.errors import GateClosedError, from_postgres
 from oml.lake.evidence import LakeEvidence, examine
 from oml.lake.source import Source
 from oml.lake.table import LakeError
 from oml.settings import Settings
-from oml.store import Store, StoreError, open_store
+from oml.store import DirectoryStore, Store, StoreError, open_store
+from oml.tlog import evidence
+from oml.tlog.evidence import Contradiction
+from oml.tlog.publisher import tlog_store
+from oml.tlog.source import TlogSource
 
 _NAMED = 5
 """How many tenants a message names; a report has them all."""
@@ -45,7 +49,7 @@ class Verdict(StrEnum):
     CONTRADICTED = "contradicted"
     """The lake or the transparency log knows events that the journal has lost."""
     DISOWNED = "disowned"
-    """The lake belongs to another database: a copy of this one went on in its place."""
+    """Lake or log belong to another database: a copy of this one went on in its place."""
     UNREACHABLE = "unreachable"
     """Evidence could not be looked at."""
 
@@ -95,6 +99,8 @@ class GateReport:
     unreachable: tuple[str, ...] = ()
     disowned: str | None = None
     lake: dict[str, Any] = field(default_factory=dict)
+    logs: int | None = None
+    """How many published logs agree with the journal; None where none is configured."""
 
     @property
     def ok(self) -> bool:
@@ -142,7 +148,7 @@ _HINTS = {
     ),
     Verdict.DISOWNED: (
         "A copy of this database was adopted and goes on in its place. If this one shall go on "
-        "instead, stop the other for good and remove owner.json from the lake."
+        "instead, stop the other for good and remove owner.json from its lake and its logs."
     ),
     Verdict.UNREACHABLE: (
         "The gate waits until it can be compared. To open without: "
@@ -269,16 +275,13 @@ def _check(source: Source, settings: Settings) -> GateReport:
     if found.state == "standby":
         return found
     faults = _rows(source.connection, sql.SQL("select * from {}.oml_fork_check()"))
-    lake, unreachable = _look_at_lake(source, settings)
-    disowned, unknown = (None, []) if lake.cursor is None else _look_at_owner(source, settings)
-    unreachable += unknown
-    losses = tuple(
-        Loss(
-            lost.tenant_id, lost.tenant, lost.journal_head, lost.first_seq, lost.last_seq,
-            lake_events=lost.events, hashes=tuple(lost.hashes),
-        )
-        for lost in sorted(lake.lost.values(), key=lambda lost: lost.tenant or lost.tenant_id)
-    )  # fmt: skip
+    unreachable: list[str] = []
+    lake = _look_at_lake(source, settings, unreachable)
+    contradictions, logs = _look_at_logs(source, settings, unreachable)
+    owned = [] if lake.cursor is None else _lake_stores(source, settings)
+    owned += _log_stores(source, settings) if logs else []
+    disowned = _look_at_owners(owned, source.state().identity, unreachable)
+    losses = _losses(lake, contradictions, unreachable)
     found = replace(
         found,
         faults=tuple(faults),
@@ -287,6 +290,7 @@ def _check(source: Source, settings: Settings) -> GateReport:
         unreachable=tuple(unreachable),
         disowned=None if found.state == "copy" else disowned,
         lake={"cursor": lake.cursor, "outbox_max": lake.outbox_max},
+        logs=logs,
     )
     return replace(found, verdict=_verdict(found))
 
@@ -305,46 +309,109 @@ def _verdict(found: GateReport) -> Verdict:
     return Verdict.COPY if found.state == "copy" else Verdict.CLOSED
 
 
-def _look_at_lake(source: Source, settings: Settings) -> tuple[LakeEvidence, list[str]]:
+def _look_at_lake(source: Source, settings: Settings, unreachable: list[str]) -> LakeEvidence:
     try:
-        return examine(source, settings), []
+        return examine(source, settings)
     except LakeError as error:
-        return LakeEvidence(), [error.message]
+        unreachable.append(error.message)
+        return LakeEvidence()
 
 
-def _look_at_owner(source: Source, settings: Settings) -> tuple[str | None, list[str]]:
-    state = source.state()
-    try:
-        found = owner.read(_store(source, settings))
-    except StoreError as error:
-        return None, [error.message]
-    if found is None or found == state.identity:
-        return None, []
-    return f"the lake belongs to {found}, and this is {state.identity}", []
+def _look_at_logs(
+    source: Source, settings: Settings, unreachable: list[str]
+) -> tuple[list[Contradiction], int | None]:
+    """Hold the published logs against the journal; count those that the database knows of."""
+    with TlogSource(source.dsn, "oml gate") as logs:
+        state = logs.state()
+        if (settings.tlog_url or state.tlog_url) is None:
+            return [], None
+        if state.instance != source.state().instance:
+            unreachable.append("two connections were answered by two servers")
+            return [], 0
+        published = sum(head.size > 0 for head in logs.heads())
+        store = tlog_store(settings, state)
+        try:
+            found = evidence.check(logs, store)
+        except StoreError as error:
+            never_made = isinstance(store, DirectoryStore) and not store.root.exists()
+            if not (published == 0 and never_made):
+                unreachable.append(error.message)
+            return [], 0
+        return found, max(published, len(found))
 
 
-def _store(source: Source, settings: Settings, *, make: bool = False) -> Store:
+def _losses(
+    lake: LakeEvidence, contradictions: list[Contradiction], unreachable: list[str]
+) -> tuple[Loss, ...]:
+    """Put together what lake and logs know of each tenant: the widest range."""
+    found = {
+        lost.tenant_id: Loss(
+            lost.tenant_id, lost.tenant, lost.journal_head, lost.first_seq, lost.last_seq,
+            lake_events=lost.events, hashes=tuple(lost.hashes),
+        )
+        for lost in lake.lost.values()
+    }  # fmt: skip
+    for each in contradictions:
+        if each.kind == "tree":
+            unreachable.append(f"the log of {each.tenant} is no evidence: {each.reason}")
+            continue
+        tenant_id = str(each.tenant_id)
+        known = found.get(tenant_id, Loss(tenant_id, each.tenant, each.journal_head, None, None))
+        firsts = [seq for seq in (known.lost_from, each.first_seq) if seq]
+        lasts = [seq for seq in (known.lost_to, each.last_seq) if seq]
+        found[tenant_id] = replace(
+            known,
+            lost_from=min(firsts, default=None),
+            lost_to=max(lasts, default=None),
+            checkpoint_size=each.checkpoint_size,
+            generation=each.generation,
+            hashes=known.hashes or each.hashes,
+        )
+    return tuple(sorted(found.values(), key=lambda loss: loss.tenant or loss.tenant_id))
+
+
+def _lake_stores(source: Source, settings: Settings, *, make: bool = False) -> list[Store]:
     url = settings.lake_url or source.state().lake_url
-    if url is None:
-        raise UsageError("no lake is configured")
-    return open_store(url, settings.lake_storage_options, make=make)
+    return [] if url is None else [open_store(url, settings.lake_storage_options, make=make)]
+
+
+def _log_stores(source: Source, settings: Settings, *, make: bool = False) -> list[Store]:
+    with TlogSource(source.dsn, "oml gate") as logs:
+        state = logs.state()
+    if (settings.tlog_url or state.tlog_url) is None:
+        return []
+    return [tlog_store(settings, state, make=make)]
+
+
+def _look_at_owners(
+    stores: Iterable[Store], identity: owner.Identity, unreachable: list[str]
+) -> str | None:
+    for store in stores:
+        try:
+            found = owner.read(store)
+        except StoreError as error:
+            unreachable.append(error.message)
+            continue
+        if found not in (None, identity):
+            return f"{store.url} belongs to {found}, and this is {identity}"
+    return None
 
 
 def _claim(source: Source, settings: Settings, *, take: bool) -> None:
-    state = source.state()
-    if (settings.lake_url or state.lake_url) is None:
-        return
-    try:
-        owner.claim(_store(source, settings, make=True), state.identity, take=take)
-    except owner.OwnedError as error:
-        raise GateClosedError(error.message, error.hint) from error
+    identity = source.state().identity
+    stores = _lake_stores(source, settings, make=True) + _log_stores(source, settings, make=True)
+    for store in stores:
+        try:
+            owner.claim(store, identity, take=take)
+        except owner.OwnedError as error:
+            raise GateClosedError(error.message, error.hint) from error
 
 
 def _evidence(report: GateReport) -> dict[str, Any]:
     lake: Any = "none" if report.lake["cursor"] is None else report.lake
-    if report.unreachable:
-        lake = {"unreachable": list(report.unreachable)}
-    return {"database": "checked", "lake": lake}
+    logs: Any = "none" if report.logs is None else {"compared": report.logs}
+    found = {"database": "checked", "lake": lake, "tlog": logs}
+    return found | ({"unreachable": list(report.unreachable)} if report.unreachable else {})
 
 
 def _refuse(report: GateReport) -> NoReturn:

@@ -6,7 +6,9 @@ files have the same identity: what tells those apart is the evidence that the wr
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from oml.errors import OmlError
 from oml.store import Store, StoreError
@@ -22,6 +24,12 @@ class Identity:
     deployment_id: str
     system_identifier: str
     database_oid: int
+
+    @classmethod
+    def of(cls, deployment_id: str, instance: Mapping[str, Any] | None) -> "Identity":
+        """Make it of what the database says of its instance; a standby says nothing."""
+        named = instance or {"system_identifier": "", "database_oid": 0}
+        return cls(deployment_id, named["system_identifier"], named["database_oid"])
 
     def __str__(self) -> str:
         return f"database {self.database_oid} of system {self.system_identifier}"

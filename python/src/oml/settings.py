@@ -32,6 +32,14 @@ class Settings(BaseSettings):
     """Where the lake is, instead of where the database says."""
     lake_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
     """Options of the lake's object store, such as AWS_ENDPOINT_URL."""
+    tlog_url: str | None = None
+    """Where the transparency logs are, instead of where the database says."""
+    tlog_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
+    """Options of the tlog's object store, such as AWS_ENDPOINT_URL."""
+    tlog_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 1.0
+    """Seconds between two publications of tlog checkpoints."""
+    tlog_policy: str | None = None
+    """A tlog policy file (c2sp.org/tlog-policy): its witnesses are asked to cosign checkpoints."""
     batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Most outbox rows in one batch of the lake writer."""
     batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024

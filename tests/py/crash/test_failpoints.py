@@ -20,7 +20,7 @@ from lakes import (
     rows,
     wait_until,
 )
-from oml.lake.failpoint import FAILPOINTS
+from oml.failpoint import LAKE as FAILPOINTS
 from systems import System
 
 SEED = 11

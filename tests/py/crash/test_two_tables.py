@@ -23,7 +23,7 @@ from lakes import (
     queued,
     rows,
 )
-from oml.lake.failpoint import FAILPOINTS
+from oml.failpoint import LAKE as FAILPOINTS
 from oml.lake.schema import BRONZE_EVENTS, LakeTable
 from oml.lake.table import LakeError
 from systems import Connection, System

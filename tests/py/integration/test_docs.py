@@ -15,7 +15,7 @@ import typer.main
 from oml.cli import app
 from oml.core import cose, envelope
 from oml.core.chain import Fault
-from oml.lake.failpoint import FAILPOINTS
+from oml.failpoint import LAKE as FAILPOINTS
 from oml.settings import Settings
 from systems import System
 

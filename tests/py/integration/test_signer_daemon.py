@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -22,7 +24,7 @@ from psycopg import sql
 from catalog import contents
 from forge import read_key
 from lakes import drain, expect_exact, frontier, outbox_max, wait_until
-from oml.core import cbor, cose, envelope, keys, wire
+from oml.core import cbor, cose, envelope, keys, note, wire
 from oml.dev.cluster import SUPERUSER
 from oml.driver.connection import connect
 from oml.errors import SetupError
@@ -510,6 +512,40 @@ def test_it_signs_nothing_but_well_formed_events_of_its_deployment(
     assert signature == cose.signature(header, payload, key.secret_key)
     (logged,) = [message for message in daemon.end() if "refused a message" in message]
     assert len(logged) < 400
+
+
+HEAD = struct.Struct(">8s16s16sIQ32s")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"deployment": bytes(16)}, {"generation": 0}, {"generation": 2**31}, {"size": 2**63},
+        {"size": 2**64 - 1}, {"cut": 1}, {"more": b"\n"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_it_signs_no_checkpoint_but_those_of_logs_of_its_deployment(
+    daemon: Omld, change: dict[str, Any]
+) -> None:
+    key, tenant = held_key(daemon), uuid4()
+
+    def request(deployment: bytes, generation: int, size: int, cut: int, more: bytes) -> bytes:
+        content = HEAD.pack(key.kid, deployment, tenant.bytes, generation, size, bytes(range(32)))
+        return wire.request(wire.CHECKPOINT, content[cut:] + more)
+
+    right: dict[str, Any] = {
+        "deployment": daemon.deployment.bytes, "generation": 3, "size": 7, "cut": 0, "more": b""
+    }  # fmt: skip
+    with pytest.raises(keys.SignerError) as caught:
+        daemon.ask(request(**(right | change)))
+    assert caught.value.sqlstate == "OM093"
+    head = note.TreeHead(daemon.deployment, tenant, 3, 7, bytes(range(32)))
+    assert request(**right) == wire.checkpointing(key.kid, head)
+    signature = daemon.ask(request(**right))
+    assert signature == note.signed(head.text, key.secret_key)
+    assert head.text.startswith(f"oml/{daemon.deployment}/{tenant}/3\n7\n")
+    (_,) = [message for message in daemon.end() if "refused a message" in message]
 
 
 def test_a_kid_that_it_does_not_hold_is_om034(daemon: Omld) -> None:

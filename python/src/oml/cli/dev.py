@@ -22,12 +22,16 @@ def up(
     lake_url: Annotated[
         str | None, typer.Option(help="Where the lake is (default: lake under the directory).")
     ] = None,
+    tlog_url: Annotated[
+        str | None,
+        typer.Option(help="Where the transparency logs are (default: tlog under the directory)."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Make what is missing, start the server, and print the DSN on the last line."""
     from oml.dev import up as dev
 
-    system = asdict(dev.up(directory, tenant=tenant, lake_url=lake_url))
+    system = asdict(dev.up(directory, tenant=tenant, lake_url=lake_url, tlog_url=tlog_url))
     if json:
         print_json(system)
     else:

@@ -11,8 +11,8 @@ def serve(
     role: Annotated[
         list[str] | None,
         typer.Option(
-            help="lake-writer or signer; repeat for several. Default: lake-writer, and signer too "
-            "where signer_keys is set."
+            help="lake-writer, tlog or signer; repeat for several. Default: lake-writer and tlog, "
+            "and signer too where signer_keys is set."
         ),
     ] = None,
     dsn: DsnOption = None,

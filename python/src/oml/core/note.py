@@ -29,6 +29,7 @@ MAX_SIGNATURE_BYTES = 8 * 1024
 """A post-quantum signature has up to 5 kB."""
 MAX_NAME_CHARACTERS = 512
 MAX_EXTENSIONS = 16
+MAX_GENERATION = 2**31 - 1
 
 _DASH = "\N{EM DASH} "
 _KEY_BYTES = 32
@@ -89,6 +90,23 @@ class Checkpoint(NamedTuple):
     extensions: tuple[str, ...] = ()
 
 
+class TreeHead(NamedTuple):
+    """What a signer is given to sign of a tenant's log: ``root`` has 32 bytes."""
+
+    deployment_id: uuid.UUID
+    tenant_id: uuid.UUID
+    generation: int
+    size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        """The text of its checkpoint. Raises NoteError where there is no such log or size."""
+        return checkpoint_text(
+            origin(self.deployment_id, self.tenant_id, self.generation), self.size, self.root
+        )
+
+
 class Verifier(NamedTuple):
     """A key that is known: ``kind`` is ED25519 or COSIGNATURE, ``public_key`` has 32 bytes."""
 
@@ -144,7 +162,7 @@ def parse_vkey(text: str) -> Verifier:
 
 def origin(deployment_id: uuid.UUID, tenant_id: uuid.UUID, generation: int) -> str:
     """Return the origin of a tenant's log in one of its generations, from 1."""
-    if generation < 1:
+    if not 0 < generation <= MAX_GENERATION:
         raise NoteError(f"there is no generation {generation}")
     return f"oml/{deployment_id}/{tenant_id}/{generation}"
 

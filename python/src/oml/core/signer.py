@@ -2,8 +2,10 @@
 
 One interface, ``Signer``. Here are the two that a database process may use: a key file of its own
 (``file:``) and omld behind a Unix socket (``unix:``). Nobody is ever given the bytes to be signed
-as such: a signer makes the Sig_structure itself, around the payload and under the protected header
-of an OML event, so that a signature of its keys is never anything but that of an event.
+as such: a signer makes them itself, so that a signature of its keys is never anything but that of
+an event or of a checkpoint. Of an event it signs the Sig_structure around the payload, under the
+protected header of an OML event; of a checkpoint the text of that tree head. Neither can be taken
+for the other: a Sig_structure begins with 0x84, and no text in UTF-8 begins with that byte.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ from typing import Protocol
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
-from . import cose, envelope, keys, wire
+from . import cose, envelope, keys, note, wire
 
 DEADLINE_S = 1.5
 """Seconds that a call to omld may take, with everything it does. PostgreSQL's statement_timeout
@@ -53,6 +55,13 @@ class Signer(Protocol):
 
         ``payload`` is the event's CBOR map. Signed is the Sig_structure (RFC 9052, 4.4) with OML's
         protected header.
+        """
+        ...
+
+    def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
+        """Return the 64-byte Ed25519 signature of a log's checkpoint by the key of this kid.
+
+        Signed is ``head.text``. Raises note.NoteError too, for a head that has none.
         """
         ...
 
@@ -139,10 +148,18 @@ class FileSigner:
 
     def sign(self, kid: bytes, payload: bytes) -> bytes:
         """See Signer. Raises keys.KeyFileError (see keys.load), OM034 for another key."""
+        key, protected = self._asked_for(kid)
+        return cose.signature(protected, payload, key.secret_key)
+
+    def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
+        """See Signer. Raises as sign does."""
+        return note.signed(head.text, self._asked_for(kid)[0].secret_key)
+
+    def _asked_for(self, kid: bytes) -> tuple[keys.SigningKey, bytes]:
         key, protected = self._key()
         if key.kid != kid:
             raise other_key(f"file:{self._path}", [key.kid], kid)
-        return cose.signature(protected, payload, key.secret_key)
+        return key, protected
 
     def public_keys(self) -> dict[bytes, bytes]:
         """See Signer. Raises keys.KeyFileError (see keys.load)."""
@@ -286,6 +303,16 @@ class UnixSigner:
         Raises OM034 for a key that omld does not hold, OM090 when it is not there, OM092 when it
         does not answer in time, OM094 for an answer that is none, and what omld refuses with.
         """
+        protected = cose.protected_header(envelope.CONTENT_TYPE, kid)
+        signed = cose.to_be_signed(protected, payload)
+        return self._signature(wire.request(wire.SIGN, kid, payload), kid, signed)
+
+    def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
+        """See Signer. The signature was verified. Raises as sign does."""
+        return self._signature(wire.checkpointing(kid, head), kid, head.text.encode())
+
+    def _signature(self, frame: bytes, kid: bytes, signed: bytes) -> bytes:
+        """Ask for the signature of ``signed`` and insist that it is that of the key."""
         until = _clock() + self._deadline_s
         public_key = self._public.get(kid)
         if public_key is None:
@@ -294,10 +321,8 @@ class UnixSigner:
             public_key = self._public.get(kid)
             if public_key is None:
                 raise other_key(f"unix:{self._path}", list(self._public), kid)
-        signature = self._call(wire.request(wire.SIGN, kid, payload), until)
-        protected = cose.protected_header(envelope.CONTENT_TYPE, kid)
-        message = cose.Sign1(kid, protected, payload, signature)
-        if len(signature) != cose.SIGNATURE_BYTES or not cose.verify(message, public_key):
+        signature = self._call(frame, until)
+        if len(signature) != cose.SIGNATURE_BYTES or not cose.opens(signature + signed, public_key):
             self.close()
             raise self._nonsense("its signature is not that of the key it was asked for")
         return signature

@@ -5,15 +5,18 @@ client sends one request and waits for its one answer; a connection serves any n
 
 A request: version (1 byte), operation (1 byte), content.
 
-========= ======================================= ============================================
-operation content                                 content of the answer
-========= ======================================= ============================================
-1 sign    kid (8), the CBOR map of an event       the 64-byte Ed25519 signature
-2 keys    nothing                                 deployment id (16), public keys (32 each)
-3 wrap    length (2) and name of the KEK, length  the wrapped bytes
-          (4) and additional data, plaintext
-4 unwrap  as wrap, with the wrapped bytes last    the plaintext
-========= ======================================= ============================================
+============ ======================================= =========================================
+operation    content                                 content of the answer
+============ ======================================= =========================================
+1 sign       kid (8), the CBOR map of an event       the 64-byte Ed25519 signature
+2 keys       nothing                                 deployment id (16), public keys (32 each)
+3 wrap       length (2) and name of the KEK, length  the wrapped bytes
+             (4) and additional data, plaintext
+4 unwrap     as wrap, with the wrapped bytes last    the plaintext
+5 checkpoint kid (8), deployment id (16), tenant id  the 64-byte Ed25519 signature
+             (16), generation (4), size (8), root
+             (32)
+============ ======================================= =========================================
 
 An answer: version (1 byte), 0 for done or 1 for refused (1 byte), content. That of a refusal is an
 SQLSTATE of class OM (5 bytes), the length (2) and text of a message, the text of a hint, in UTF-8.
@@ -22,11 +25,12 @@ A server that will not serve a connection sends a refusal unasked and closes it.
 
 import re
 import struct
+import uuid
 
-from . import keys
+from . import keys, note
 
 VERSION = 1
-SIGN, KEYS, WRAP, UNWRAP = 1, 2, 3, 4
+SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT = 1, 2, 3, 4, 5
 LENGTH_BYTES = 4
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
 """A payload of 1 MiB with its claims has half of this."""
@@ -39,6 +43,7 @@ _OM_STATE = re.compile(rb"OM[0-9]{3}")
 _WRAP_HEAD = struct.Struct(">H")
 _AAD_HEAD = struct.Struct(">I")
 _FRAME_HEAD = struct.Struct(">I")
+_TREE_HEAD = struct.Struct(">8s16s16sIQ32s")
 
 
 class ProtocolError(ValueError):
@@ -56,6 +61,15 @@ def wrapping(operation: int, kek: str, content: bytes, aad: bytes) -> bytes:
     return request(
         operation, _WRAP_HEAD.pack(len(name)), name, _AAD_HEAD.pack(len(aad)), aad, content
     )
+
+
+def checkpointing(kid: bytes, head: note.TreeHead) -> bytes:
+    """Return the whole frame of a request to sign a checkpoint. Raises note.NoteError."""
+    _ = head.text  # its numbers are in range then, and its root has 32 bytes
+    content = _TREE_HEAD.pack(
+        kid, head.deployment_id.bytes, head.tenant_id.bytes, head.generation, head.size, head.root
+    )
+    return request(CHECKPOINT, content)
 
 
 def answer(content: bytes) -> bytes:
@@ -86,7 +100,7 @@ def read_request(body: bytes) -> tuple[int, bytes]:
     """
     if len(body) < 2 or body[0] != VERSION:
         raise ProtocolError(f"not a request of protocol version {VERSION}")
-    if body[1] not in (SIGN, KEYS, WRAP, UNWRAP):
+    if body[1] not in (SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT):
         raise ProtocolError(f"operation {body[1]} is not known")
     return body[1], body[2:]
 
@@ -105,6 +119,17 @@ def read_wrapping(content: bytes) -> tuple[str, bytes, bytes]:
     if len(aad) != size:
         raise ProtocolError("a request to wrap that is cut short")
     return name, aad, content[at + size :]
+
+
+def read_tree_head(content: bytes) -> tuple[bytes, note.TreeHead]:
+    """Return the kid and what it is to sign. Raises ProtocolError."""
+    if len(content) != _TREE_HEAD.size:
+        raise ProtocolError("a request to sign a checkpoint that has another length")
+    kid, deployment, tenant, generation, size, root = _TREE_HEAD.unpack(content)
+    head = note.TreeHead(
+        uuid.UUID(bytes=deployment), uuid.UUID(bytes=tenant), generation, size, root
+    )
+    return kid, head
 
 
 def read_answer(body: bytes) -> bytes:

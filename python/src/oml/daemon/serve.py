@@ -35,8 +35,15 @@ def _signer(_dsn: str | None, settings: Settings, stop: threading.Event) -> Role
     return SignerRole(settings, stop)
 
 
+def _tlog(dsn: str | None, settings: Settings, stop: threading.Event) -> Role:
+    from oml.daemon.tlog import TlogRole
+
+    return TlogRole(dsn, settings, stop)
+
+
 ROLES: dict[str, Callable[[str | None, Settings, threading.Event], Role]] = {
     "lake-writer": _lake_writer,
+    "tlog": _tlog,
     "signer": _signer,
 }
 
@@ -58,11 +65,12 @@ def run(
 ) -> None:
     """Run ``roles`` until SIGTERM or SIGINT, then end after the work in hand.
 
-    None means the lake writer, and the signer too where signer_keys is set. Raises UsageError for
-    a role that is not known, and what ended a role for good, which ends the others too.
+    None means the lake writer and the tlog, and the signer too where signer_keys is set. Raises
+    UsageError for a role that is not known, and what ended a role for good, which ends the others
+    too.
     """
     if not roles:
-        roles = ["lake-writer", "signer"] if settings.signer_keys else ["lake-writer"]
+        roles = ["lake-writer", "tlog", *(["signer"] if settings.signer_keys else [])]
     unknown = [role for role in roles if role not in ROLES]
     if unknown:
         raise UsageError(f"there is no role {unknown[0]!r}", f"Roles: {', '.join(ROLES)}.")

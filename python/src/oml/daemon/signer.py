@@ -1,10 +1,10 @@
-"""The signer role: hold the signing keys, and sign events for the database over a Unix socket.
+"""The signer role: hold the signing keys, and sign for the database over a Unix socket.
 
 The protocol is oml.core.wire's. Who connects is asked of the kernel (SO_PEERCRED); a user that is
 not listed gets a refusal and nothing else. What is to be signed is decoded first, strictly, and
-refused unless it is one well-formed event of this deployment: so nobody, not even a superuser of
-the database, can have it sign another thing. One thread a connection: signing releases the
-interpreter.
+refused unless it is one well-formed event of this deployment, or the checkpoint of a log of this
+deployment, whose text is made here: so nobody, not even a superuser of the database, can have it
+sign another thing. One thread a connection: signing releases the interpreter.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from oml.core import cbor, envelope, keys, wire
+from oml.core import cbor, envelope, keys, note, wire
 from oml.core.signer import FileSigner, Signer, other_key
 from oml.errors import SetupError, UsageError
 from oml.settings import Settings
@@ -190,6 +190,12 @@ class Keyring:
         holder = self._holders.get(kid) or self._find(kid)
         with self._asking(holder):
             return holder.sign(kid, payload)
+
+    def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
+        """Sign with the provider that holds the key. Raises keys.SignerError."""
+        holder = self._holders.get(kid) or self._find(kid)
+        with self._asking(holder):
+            return holder.sign_checkpoint(kid, head)
 
     def _find(self, kid: bytes) -> Signer:
         """Find who holds a key, and remember it: a key does not change hands while we run."""
@@ -409,6 +415,8 @@ class Server:
             operation, content = wire.read_request(body)
             if operation == wire.SIGN:
                 return wire.answer(self._sign(content))
+            if operation == wire.CHECKPOINT:
+                return wire.answer(self._sign_checkpoint(content))
             if operation == wire.KEYS:
                 public = self.keyring.public_keys().values()
                 return wire.answer(b"".join((self.deployment.bytes, *public)))
@@ -417,7 +425,7 @@ class Server:
             if operation == wire.WRAP:
                 return wire.answer(wrapper.wrap(kek, secret, aad))
             return wire.answer(wrapper.unwrap(kek, secret, aad))
-        except (wire.ProtocolError, cbor.MalformedError) as error:
+        except (wire.ProtocolError, cbor.MalformedError, note.NoteError) as error:
             return wire.refusal(self.malformed(str(error), uid))
         except keys.SignerError as error:
             self.say((error.sqlstate, uid), f"refused uid {uid}: {error.message}")
@@ -430,22 +438,31 @@ class Server:
         return keys.SignerError(
             "OM093",
             f"omld refuses the message: {reason}",
-            "It signs well-formed events of its own deployment and nothing else. Compare its "
-            "deployment_id with select oml.deployment_id(), and the versions of both sides.",
+            "It signs well-formed events and checkpoints of its own deployment and nothing else. "
+            "Compare its deployment_id with select oml.deployment_id(), and the versions of both "
+            "sides.",
         )
 
     def _sign(self, content: bytes) -> bytes:
-        """Sign an event. Raises cbor.MalformedError for anything that is not one of ours."""
+        """Sign an event. Raises cbor.MalformedError for anything that is none of ours."""
         kid, payload = content[:8], content[8:]
         if len(kid) != 8:
             raise wire.ProtocolError("a request to sign that is cut short")
         event = envelope.decode_map(payload)
-        if event["deployment_id"] != self.deployment.bytes:
-            raise cbor.MalformedError(
-                f"the event is of deployment {uuid.UUID(bytes=event['deployment_id'])}, "
-                f"this signer serves {self.deployment}"
-            )
+        self._require_ours("event", uuid.UUID(bytes=event["deployment_id"]))
         return self.keyring.sign(kid, payload)
+
+    def _sign_checkpoint(self, content: bytes) -> bytes:
+        """Sign a checkpoint. Raises note.NoteError for one that cannot be."""
+        kid, head = wire.read_tree_head(content)
+        self._require_ours("checkpoint", head.deployment_id)
+        return self.keyring.sign_checkpoint(kid, head)
+
+    def _require_ours(self, what: str, deployment: uuid.UUID) -> None:
+        if deployment != self.deployment:
+            raise wire.ProtocolError(
+                f"the {what} is of deployment {deployment}, this signer serves {self.deployment}"
+            )
 
 
 @dataclass

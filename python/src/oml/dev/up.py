@@ -1,7 +1,8 @@
 """``oml dev up``: a whole OML system under one directory, made step by step.
 
 Each step first looks whether it is done, so a call that was interrupted anywhere is completed by
-calling again. Layout beside the cluster's own: ``keys/signing.key``, ``lake``, ``objects``.
+calling again. Layout beside the cluster's own: ``keys/signing.key``, ``lake``, ``tlog``,
+``objects``.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ class DevSystem:
     """As login ``dev``, who may append to and audit the tenant and operate the deployment."""
     superuser_dsn: str
     lake_url: str
+    tlog_url: str
     objects_dir: str
     key_file: str
 
@@ -57,12 +59,14 @@ def up(
     *,
     tenant: str = "acme",
     lake_url: str | None = None,
+    tlog_url: str | None = None,
     options: Mapping[str, Setting] | None = None,
 ) -> DevSystem:
     """Make what is missing of the system under ``directory`` and start it. Never removes data.
 
-    ``tenant`` is created if absent and ``dev`` bound to it. ``lake_url`` (default: ``lake`` under
-    the directory) counts at genesis, ``options`` (postgresql.conf) when the cluster is created.
+    ``tenant`` is created if absent and ``dev`` bound to it. ``lake_url`` and ``tlog_url``
+    (default: ``lake`` and ``tlog`` under the directory) count at genesis, ``options``
+    (postgresql.conf) when the cluster is created.
 
     Raises SetupError if the server or the extension is not installed, the server's user cannot
     enter the directory or the signing key has gone; UsageError if the directory is another's or
@@ -78,18 +82,19 @@ def up(
             cluster.create(options)
         cluster.start()
         _make_database(cluster)
-        for name in ("lake", "objects"):
+        for name in ("lake", "tlog", "objects"):
             (directory / name).mkdir(exist_ok=True)
         key_file = directory / "keys" / "signing.key"
         try:
             with connect(cluster.dsn(dbname=DATABASE), autocommit=True) as connection:
-                _genesis(
-                    connection, cluster.account, key_file, lake_url or _default_lake(directory)
+                lake, tlog = (
+                    _place(directory, "lake", lake_url),
+                    _place(directory, "tlog", tlog_url),
                 )
+                _genesis(connection, cluster.account, key_file, lake, tlog)
                 _open_gate(connection, cluster.dsn(dbname=DATABASE))
-                lake = _lake_url(connection)
-                if lake_url is not None and lake_url != lake:
-                    raise UsageError(f"{directory} has its lake at {lake}, not at {lake_url}")
+                lake = _url(connection, "lake", lake_url)
+                tlog = _url(connection, "tlog", tlog_url)
                 _make_login(connection)
                 _make_tenant(connection, tenant)
         except psycopg.Error as error:
@@ -100,6 +105,7 @@ def up(
         dsn=cluster.dsn(LOGIN, DATABASE),
         superuser_dsn=cluster.dsn(dbname=DATABASE),
         lake_url=lake,
+        tlog_url=tlog,
         objects_dir=str(directory / "objects"),
         key_file=str(key_file),
     )
@@ -141,7 +147,9 @@ def _make_database(cluster: Cluster) -> None:
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
 
 
-def _genesis(connection: Connection, owner: Account, key_file: Path, lake_url: str) -> None:
+def _genesis(
+    connection: Connection, owner: Account, key_file: Path, lake_url: str, tlog_url: str
+) -> None:
     connection.execute("create extension if not exists oml cascade")
     done = _is_true(connection, "select to_regclass('oml.journal') is not null")
     if not key_file.exists():
@@ -154,8 +162,8 @@ def _genesis(connection: Connection, owner: Account, key_file: Path, lake_url: s
         keys.generate(str(key_file), owner.uid, owner.gid)
     if not done:
         connection.execute(
-            "select oml_genesis(%s, signer => %s, lake_url => %s)",
-            (DEPLOYMENT, f"file:{key_file}", lake_url),
+            "select oml_genesis(%s, signer => %s, lake_url => %s, tlog_url => %s)",
+            (DEPLOYMENT, f"file:{key_file}", lake_url, tlog_url),
         )
 
 
@@ -199,14 +207,21 @@ def _bind(connection: Connection, tenant: str, permissions: list[str]) -> None:
         )
 
 
-def _default_lake(directory: Path) -> str:
-    return (directory / "lake").as_uri()
+def _place(directory: Path, name: str, url: str | None) -> str:
+    return url or (directory / name).as_uri()
 
 
-def _lake_url(connection: Connection) -> str:
-    row = connection.execute("select value from oml.setting where name = 'lake_url'").fetchone()
+def _url(connection: Connection, name: str, wanted: str | None) -> str:
+    """Return where the database says that lake or tlog are, which must be where is wanted."""
+    found = connection.execute("select value from oml.setting where name = %s", (f"{name}_url",))
+    row = found.fetchone()
     if row is None:
-        raise SetupError("the database names no lake", "select oml_configure('lake_url', …).")
+        raise SetupError(
+            f"the database names no {name}",
+            f"As a superuser: select oml_configure('{name}_url', …).",
+        )
+    if wanted is not None and wanted != row[0]:
+        raise UsageError(f"the database has its {name} at {row[0]}, not at {wanted}")
     return str(row[0])
 
 

@@ -4,25 +4,17 @@ Small questions go through psycopg; rows come as Arrow through ADBC, without a P
 Both connections act as one login that holds ``operate`` on the provider.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import adbc_driver_postgresql.dbapi as adbc
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oml.driver.connection import connect
-from oml.errors import DatabaseError, from_postgres
+from oml.errors import DatabaseError
+from oml.fence import Outbox
 from oml.lake.schema import LakeTable
 from oml.owner import Identity
-
-_CANCEL_AGAIN_S = 0.1
-_CANCEL_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +35,7 @@ class State:
     @property
     def identity(self) -> Identity:
         """Who writes, for the mark of ownership at the lake."""
-        instance = self.instance or {"system_identifier": "", "database_oid": 0}
-        return Identity(self.deployment_id, instance["system_identifier"], instance["database_oid"])
+        return Identity.of(self.deployment_id, self.instance)
 
 
 class LostRow(NamedTuple):
@@ -75,86 +66,21 @@ class AcceptedLoss(NamedTuple):
     outbox_upto: int
 
 
-@dataclass(frozen=True)
-class Holder:
-    """A transaction that holds the cut back: its xid and its backend pid or prepared gid."""
-
-    xid: int
-    pid: int | None
-    gid: str | None
-
-    def __str__(self) -> str:
-        who = f"prepared transaction {self.gid!r}" if self.gid else f"backend pid {self.pid}"
-        return f"{who} (xid {self.xid})"
-
-
-def by_transaction(holders: Iterable[Holder]) -> list[Holder]:
-    """Return one holder a transaction, under its lowest xid: subtransactions have their own."""
-    first: dict[tuple[int | None, str | None], Holder] = {}
-    for holder in sorted(holders, key=lambda h: h.xid):
-        first.setdefault((holder.pid, holder.gid), holder)
-    return list(first.values())
-
-
-class Source:
+class Source(Outbox):
     """The database side of the lake. Use as a context manager; raises DatabaseError throughout."""
 
     def __init__(self, dsn: str | None) -> None:
-        self.connection = connect(dsn, autocommit=True, application_name="oml lake writer")
-        self.warnings: list[str] = []
-        self.connection.add_notice_handler(self._take_notice)
+        super().__init__(dsn, "oml lake writer")
         try:
             self._arrow = adbc.connect(dsn or "postgresql://", autocommit=True)
         except adbc.Error as error:
             self.connection.close()
             raise _from_adbc(error) from None
 
-    def __enter__(self) -> "Source":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close both connections."""
         self._arrow.close()
-        self.connection.close()
-
-    def _take_notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
-            self.warnings.append(diagnostic.message_primary or "")
-
-    def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        try:
-            return self.connection.execute(query, parameters).fetchall()
-        except psycopg.Error as error:
-            raise from_postgres(error) from None
-
-    def _value(self, query: str, *parameters: Any) -> Any:
-        return self._rows(query, *parameters)[0][0]
-
-    def _write(self, synchronous_commit: str, query: str, *parameters: Any) -> None:
-        """Commit ``select query`` at this level, with its warnings, whatever the session is set to.
-
-        One statement outside a transaction block: cancelled or not, no transaction stays open.
-        """
-        self.connection.execute(
-            "select set_config('synchronous_commit', %s, true),"
-            f" set_config('client_min_messages', 'warning', true), {query}",
-            (synchronous_commit, *parameters),
-        )
-
-    def _write_cache(self, query: str, *parameters: Any) -> None:
-        """Commit what recovery could find again: it waits for no standby."""
-        try:
-            self._write("local", query, *parameters)
-        except psycopg.Error as error:
-            raise from_postgres(error) from None
+        super().close()
 
     def state(self) -> State:
         """Read the frontier, the outbox's end and the lake's settings."""
@@ -166,65 +92,6 @@ class Source:
                 "It was removed: insert into oml.frontier (name) values ('lake') as a superuser.",
             )
         return State(*found[0])
-
-    def cut_limit(self) -> int:
-        """Return the highest outbox seq visible now (fence, step 1)."""
-        return int(self._value("select oml.lake_cut_limit()"))
-
-    def cut_holders(self, xids: Iterable[int] | None = None) -> list[Holder]:
-        """List the transactions that may hold an outbox seq, or which of ``xids`` still run."""
-        wanted = None if xids is None else list(xids)
-        return [
-            Holder(*row)
-            for row in self._rows("select * from oml.lake_cut_holders(%s::bigint[])", wanted)
-        ]
-
-    def fence(self, limit: int, synchronous_commit: str, timeout_s: float) -> bool:
-        """Commit a row behind everything up to ``limit`` (fence, step 3).
-
-        False when it is not known to be durable: the wait for that was cut short, by others or by
-        us after ``timeout_s`` seconds. ``warnings`` then says what the server said.
-        """
-        self.warnings.clear()
-        try:
-            with self._cancelled_after(timeout_s) as cancelled:
-                self._write(synchronous_commit, "oml.lake_fence(%s)", limit)
-            if cancelled():
-                self.warnings.append(f"the wait was cancelled after {timeout_s:.0f} s")
-        except psycopg.errors.QueryCanceled as error:
-            self.warnings.append(error.diag.message_primary or "")
-        except psycopg.Error as error:
-            raise from_postgres(error) from None
-        return not self.warnings
-
-    @contextmanager
-    def _cancelled_after(self, seconds: float) -> Iterator[Callable[[], bool]]:
-        """Cancel what the connection does inside, once the time is up; nothing that follows.
-
-        It cancels until the inside is left: the server ignores a cancellation that reaches it
-        before the statement does. Yields a function that tells whether the time was up.
-        """
-        inside = threading.Lock()
-        left = threading.Event()
-        cancelled = False
-
-        def cancel() -> None:
-            nonlocal cancelled
-            pause = max(seconds, 0)
-            while not left.wait(pause):
-                with inside:
-                    if not left.is_set():
-                        cancelled = True
-                        with suppress(psycopg.Error):
-                            self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
-                pause = _CANCEL_AGAIN_S
-
-        threading.Thread(target=cancel, daemon=True).start()
-        try:
-            yield lambda: cancelled
-        finally:
-            with inside:
-                left.set()
 
     def batch_end(self, after: int, limit: int, max_rows: int, max_bytes: int) -> int | None:
         """Return the last seq of the batch that starts after ``after``; None when there is none."""

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from oml.errors import OmlError
-from oml.lake.failpoint import failpoint
+from oml.failpoint import failpoint
 from oml.lake.schema import LakeTable
 
 APP_ID = "oml-lakewriter"

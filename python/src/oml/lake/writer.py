@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from oml import owner
 from oml.errors import GateClosedError, UsageError
-from oml.lake.cut import Cut, cut
-from oml.lake.failpoint import failpoint
+from oml.failpoint import failpoint
+from oml.fence import Cut, by_transaction, cut
 from oml.lake.schema import TABLES, LakeTable
-from oml.lake.source import Source, State, by_transaction
+from oml.lake.source import Source, State
 from oml.lake.table import (
     Bounds,
     LakeError,

@@ -8,10 +8,9 @@ import signal
 
 from oml.errors import UsageError
 
-FAILPOINTS = (
-    "cut.limit-read",
-    "cut.holders-ended",
-    "cut.fenced",
+CUT = ("cut.limit-read", "cut.holders-ended", "cut.fenced")
+LAKE = (
+    *CUT,
     "table.created",
     "table.recorded",
     "batch.chosen",
@@ -21,6 +20,21 @@ FAILPOINTS = (
     "batch.committed",
     "batch.advanced",
 )
+TLOG = (
+    *CUT,
+    "tlog.checked",
+    "tlog.entries-read",
+    "tlog.tile-written",
+    "tlog.tiles-written",
+    "tlog.signed",
+    "tlog.checkpoint-written",
+    "tlog.nodes-recorded",
+    "tlog.recorded",
+    "tlog.cosigned",
+    "tlog.published",
+    "tlog.advanced",
+)
+FAILPOINTS = (*LAKE, *(name for name in TLOG if name not in CUT))
 
 _passes: dict[str, int] = {}
 

