@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -291,3 +292,33 @@ def test_a_refusal_by_the_database_is_json_with_its_sqlstate(directory: Path) ->
     assert error["sqlstate"] == "OM005"
     assert error["hint"]
     assert "Traceback" not in done.stderr
+
+
+def test_up_opens_the_write_gate_unless_the_lake_knows_more(directory: Path) -> None:
+    """An older copy of the data directory, put back by hand, looks like a restart from inside."""
+    system = up.up(directory, options=FAST)
+    data = directory / "pg"
+
+    def append() -> None:
+        with connect(system.dsn, autocommit=True) as connection:
+            connection.execute("select oml_append('note.made', '{}', tenant => 'acme')")
+        assert oml("lake", "drain", "--once", "--dsn", system.superuser_dsn).returncode == 0
+
+    rows(system.superuser_dsn, "select oml_register_event_type('note.made')")
+    append()
+    up.down(directory)
+    subprocess.run(["cp", "-a", data, directory / "old"], check=True)
+    up.up(directory)
+    append()
+    up.down(directory)
+    shutil.rmtree(data)
+    (directory / "old").rename(data)
+    refused = oml("dev", "up", "--dir", directory)
+    assert refused.returncode == 1
+    assert "acme: seq 3 to 3 are lost, the journal ends at 2" in refused.stderr
+    assert up.status(directory).running, "for reads, and for whoever accepts the loss"
+    assert rows(system.dsn, "select events from oml_verify_chain('acme')") == [(2,)]
+    accept = ("gate", "accept-loss", "--reason", "x", "--yes", "--dsn", system.superuser_dsn)
+    assert oml(*accept).returncode == 0
+    append()
+    assert oml("dev", "up", "--dir", directory).returncode == 0
