@@ -31,7 +31,7 @@ QUICK = {"OML_POLL_INTERVAL_S": "0.05"}
 
 
 def serve(system: System, **env: str) -> subprocess.Popen[str]:
-    return system.start_oml("serve", "--json", env=QUICK | env)
+    return system.start_oml("serve", "--role", "lake-writer", "--json", env=QUICK | env)
 
 
 def wait_until_drained(system: System, serving: subprocess.Popen[str]) -> None:
