@@ -48,7 +48,7 @@ to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
   oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(),
-  oml.enqueue(), oml.fold()
+  oml.guard_commit(), oml.require_quorum(), oml.enqueue(), oml.fold()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

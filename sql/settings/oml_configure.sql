@@ -12,25 +12,29 @@ begin
   if current_setting('transaction_read_only')::bool then
     perform oml.refuse_read_only();
   end if;
-  if name is null or name not in ('signer', 'lake_url', 'fence_synchronous_commit') then
+  if name is null or name not in ('signer', 'lake_url', 'fence_synchronous_commit', 'profile') then
     raise exception using
       errcode = 'OM022', message = format('there is no setting %L to configure', name),
-      hint = 'Settings are signer, lake_url and fence_synchronous_commit.';
+      hint = 'Settings are signer, lake_url, fence_synchronous_commit and profile.';
   end if;
   if value is null
     or (name = 'signer' and value !~ '^(file|unix):/')
     or (name = 'lake_url' and value !~ '^(file:///|s3://)')
     or (name = 'fence_synchronous_commit' and value not in ('local', 'remote_write', 'on', 'remote_apply'))
+    or (name = 'profile' and value not in ('local', 'production'))
   then
     raise exception using
       errcode = 'OM023', message = format('%L is no value for %s', value, name),
-      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply.';
+      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. fence_synchronous_commit: local, remote_write, on or remote_apply. profile: local or production.';
   end if;
   if name = 'signer' then
     perform oml.signer_public_key(value, oml.lock_provider());  -- it must hold the key in force
+  end if;
+  if name = 'profile' and value = 'production' then
+    perform oml.require_quorum();  -- or the next append would be refused
   end if;
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
 end
 $$;
-comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url or fence_synchronous_commit. Superuser only.';
+comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url, fence_synchronous_commit or profile. Superuser only.';

@@ -117,6 +117,7 @@ select set_eq(
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
+    ('guard_commit', '{oml_owner}'), ('require_quorum', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')
   ) f (name, grantees), unnest(grantees) grantee $$,

@@ -1,25 +1,26 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(82);
+select plan(94);
 
 -- OM022.
 select pg_temp.refused(
   format('select oml_configure(%L, %L)', name, 'file:/x'), 'OM022', format('there is no setting %L to configure', name),
-  'Settings are signer, lake_url and fence_synchronous_commit.', format('%s cannot be configured', coalesce(name, 'nothing'))
+  'Settings are signer, lake_url, fence_synchronous_commit and profile.', format('%s cannot be configured', coalesce(name, 'nothing'))
 )
 from unnest(array['colour', 'SIGNER', '', null, 'deployment_id', 'deployment', 'signing_kid']) as name;
 
 -- OM023.
 select pg_temp.refused(
   format('select oml_configure(%L, %L)', name, value), 'OM023', format('%L is no value for %s', value, name),
-  'signer: %lake_url: %fence_synchronous_commit: %', format('%s is no value for %s', coalesce(value, 'null'), name)
+  'signer: %lake_url: %fence_synchronous_commit: %profile: %', format('%s is no value for %s', coalesce(value, 'null'), name)
 )
 from (values
   ('signer', null), ('signer', ''), ('signer', 'file:relative.key'), ('signer', '/etc/oml/signing.key'), ('signer', 'vault:key'),
   ('signer', 'unix:omld.sock'), ('signer', 'unix:'), ('signer', 'UNIX:/run/oml/omld.sock'), ('signer', 'vault:/transit/oml'),
   ('lake_url', null), ('lake_url', '/srv/lake'), ('lake_url', 'file://host/lake'), ('lake_url', 'http://lake'),
-  ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON')
+  ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON'),
+  ('profile', null), ('profile', ''), ('profile', 'Production'), ('profile', 'off')
 ) v (name, value);
 
 -- A signer is asked whether it holds the key in force.

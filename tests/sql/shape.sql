@@ -97,6 +97,7 @@ select set_eq(
   $$ values
     ('oml.journal', 'guard_rows', 'oml.guard_append_only'), ('oml.journal', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.journal', 'enqueue', 'oml.enqueue'), ('oml.journal', 'fold', 'oml.fold'),
+    ('oml.journal', 'guard_commit', 'oml.guard_commit'),
     ('oml.entity', 'guard_rows', 'oml.guard_append_only'), ('oml.entity', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.entity', 'guard_entity', 'oml.guard_entity'),
     ('oml.outbox', 'guard_rows', 'oml.guard_append_only'), ('oml.outbox', 'guard_truncate', 'oml.guard_append_only'),
