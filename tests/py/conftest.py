@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters import Quorum, quorum, template
 from oml.dev.cluster import Cluster
 from systems import SETTINGS, System, make_template
 
@@ -64,3 +65,17 @@ def private_system(tmp_path: Path) -> Iterator[System]:
     """A system with a cluster of its own, for tests that stop or kill the server."""
     with _cluster() as cluster, System(cluster, "oml", tmp_path / "lake") as system:
         yield system
+
+
+@pytest.fixture(scope="session")
+def quorum_template() -> Iterator[Path]:
+    """A stopped primary with two standbys, to be copied."""
+    with _open_dir() as directory, template(directory) as made:
+        yield made
+
+
+@pytest.fixture
+def trio(quorum_template: Path) -> Iterator[Quorum]:
+    """A primary and two standbys of the test's own, one of which confirms each commit."""
+    with _open_dir() as directory, quorum(quorum_template, directory) as running:
+        yield running

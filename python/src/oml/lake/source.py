@@ -16,6 +16,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oml.driver.commit import doubts
 from oml.driver.connection import connect
 from oml.errors import DatabaseError, from_postgres
 from oml.lake.schema import LakeTable
@@ -63,7 +64,6 @@ class Source:
     def __init__(self, dsn: str | None) -> None:
         self.connection = connect(dsn, autocommit=True, application_name="oml lake writer")
         self.warnings: list[str] = []
-        self.connection.add_notice_handler(self._take_notice)
         try:
             self._arrow = adbc.connect(dsn or "postgresql://", autocommit=True)
         except adbc.Error as error:
@@ -85,10 +85,6 @@ class Source:
         """Close both connections."""
         self._arrow.close()
         self.connection.close()
-
-    def _take_notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
-            self.warnings.append(diagnostic.message_primary or "")
 
     def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         try:
@@ -148,8 +144,9 @@ class Source:
         """
         self.warnings.clear()
         try:
-            with self._cancelled_after(timeout_s) as cancelled:
+            with doubts(self.connection) as said, self._cancelled_after(timeout_s) as cancelled:
                 self._write(synchronous_commit, "oml.lake_fence(%s)", limit)
+            self.warnings += said
             if cancelled():
                 self.warnings.append(f"the wait was cancelled after {timeout_s:.0f} s")
         except psycopg.errors.QueryCanceled as error:
