@@ -170,7 +170,7 @@ def until(condition: Callable[[], Any]) -> Any:
 def template(directory: Path) -> Iterator[Path]:
     """Make what tests copy: OML with its genesis in database ``oml``, then stopped."""
     primary = Cluster(directory / "p")
-    primary.create({**SETTINGS, "max_wal_senders": 10, "wal_keep_size": "512MB"})
+    primary.create({**SETTINGS, "wal_keep_size": "512MB", "wal_retrieve_retry_interval": "100ms"})
     try:
         primary.start()
         make_template(primary)
