@@ -42,5 +42,6 @@ begin
   grant select, insert, update, delete on oml.membership to oml_fleet;
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;
+  grant select on sequence oml.outbox_seq to oml_fleet;
 end
 $$;

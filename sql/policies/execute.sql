@@ -24,7 +24,7 @@ grant execute on function
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_unqueued(),
-  oml.lake_cut_holders(bigint[]),
+  oml.lake_cut_holders(bigint[]), oml.durability(),
   oml.deployment_id()
 to oml_auditor, oml_daemon;
 grant execute on function

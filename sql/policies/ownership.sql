@@ -9,7 +9,7 @@ declare
     'operator', 'impersonated', 'require_impersonable', 'oml_impersonate', 'oml_end_impersonation',
     'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end',
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
-    'lake_unqueued'
+    'lake_unqueued', 'durability'
   ];
   owner constant text[] := array[
     'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'oml_attach',

@@ -1,11 +1,12 @@
 """A primary and two standbys on one machine, sockets only, that tests may break.
 
-Layout of a directory: one cluster each in ``p``, ``s1`` and ``s2``. Every commit of the primary waits
-for one of the two standbys. A template is made once and copied, stopped, for each test. Nothing here
-waits longer than PATIENCE_S.
+Layout of a directory: one cluster each in ``p``, ``s1`` and ``s2``. Every commit of the primary
+waits for one of the two standbys. A template is made once and copied, stopped, for each test.
+Nothing here waits longer than PATIENCE_S.
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ STANDBYS = ("s1", "s2")
 NAMES = "ANY 1 (s1, s2)"
 DATABASE = "oml"
 _POLL_S = 0.02
+_numbers = itertools.count(1)
 
 
 class Quorum:
@@ -35,6 +37,7 @@ class Quorum:
         self.directory = directory
         self.clusters = {name: Cluster(directory / name) for name in ("p", *STANDBYS)}
         self.primary = "p"
+        self.database = DATABASE
         self._open = contextlib.ExitStack()
         self._frozen: dict[str, list[int]] = {}
 
@@ -50,6 +53,26 @@ class Quorum:
         for name in STANDBYS:
             self.wait_for_standby(name)
 
+    def fresh_database(self) -> None:
+        """Go on in a new copy of the template's database, which is still as it was made."""
+        self.database = f"{DATABASE}_{next(_numbers)}"
+        with connect(self.dsn(dbname="postgres"), autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("create database {} template {}").format(
+                    sql.Identifier(self.database), sql.Identifier(DATABASE)
+                )
+            )
+
+    def restore(self) -> None:
+        """Undo what a test did that did not harm the primary: frozen, stopped, configured."""
+        self._open.close()
+        for name in list(self._frozen):
+            self.thaw(name)
+        with connect(self.dsn("p", dbname="postgres"), autocommit=True) as connection:
+            connection.execute("alter system reset all")
+            connection.execute("select pg_reload_conf()")
+        self.start()
+
     def close(self) -> None:
         """Thaw, stop and remove everything."""
         for name in list(self._frozen):
@@ -58,9 +81,9 @@ class Quorum:
         for cluster in self.clusters.values():
             cluster.destroy()
 
-    def dsn(self, name: str | None = None, user: str = SUPERUSER, dbname: str = DATABASE) -> str:
-        """Return the connection string of a cluster; None is the primary."""
-        return self.clusters[name or self.primary].dsn(user, dbname)
+    def dsn(self, name: str | None = None, user: str = SUPERUSER, dbname: str | None = None) -> str:
+        """Return the connection string of a cluster; None is the primary, and the database."""
+        return self.clusters[name or self.primary].dsn(user, dbname or self.database)
 
     def connect(
         self, name: str | None = None, user: str = SUPERUSER, *, autocommit: bool = True
@@ -106,6 +129,9 @@ class Quorum:
     def cut_off(self, name: str) -> None:
         """Stop a standby's WAL receiver for good: it lags from now on, in what it has on disk."""
         self.configure(name, "primary_conninfo", "")
+        self._wait_for_no_receiver(name)
+
+    def _wait_for_no_receiver(self, name: str) -> None:
         until(lambda: self.value(name, "select count(*) = 0 from pg_stat_wal_receiver"))
 
     def reconnect(self, name: str) -> None:
@@ -146,8 +172,7 @@ class Quorum:
         """Return the running standby with the most WAL, once no receiver adds to it."""
         running = [name for name in self.standbys if self.clusters[name].running()]
         for name in running:
-            receiving = "select count(*) = 0 from pg_stat_wal_receiver"
-            until(lambda name=name: self.value(name, receiving))  # type: ignore[misc]
+            self._wait_for_no_receiver(name)
         return max(running, key=self.received)
 
     def promote(self, name: str) -> None:
@@ -219,4 +244,3 @@ def quorum(made: Path, directory: Path) -> Iterator[Quorum]:
 def _add(directory: Path, line: str) -> None:
     with (directory / "pg" / "postgresql.conf").open("a") as file:
         file.write(line)
-

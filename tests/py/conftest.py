@@ -74,6 +74,20 @@ def quorum_template() -> Iterator[Path]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def _lasting_trio(quorum_template: Path) -> Iterator[Quorum]:
+    with _open_dir() as directory, quorum(quorum_template, directory) as running:
+        yield running
+
+
+@pytest.fixture
+def shared_trio(_lasting_trio: Quorum) -> Iterator[Quorum]:
+    """The session's primary and two standbys, with a fresh database. The primary must live on."""
+    _lasting_trio.fresh_database()
+    yield _lasting_trio
+    _lasting_trio.restore()
+
+
 @pytest.fixture
 def trio(quorum_template: Path) -> Iterator[Quorum]:
     """A primary and two standbys of the test's own, one of which confirms each commit."""

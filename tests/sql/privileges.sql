@@ -28,7 +28,7 @@ select set_eq(
     ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
-    ('outbox_seq', 'oml_kernel', 'USAGE'), ('chain_no', 'oml_fleet', 'USAGE') $$,
+    ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT'), ('chain_no', 'oml_fleet', 'USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
 select set_eq(
@@ -107,7 +107,7 @@ select set_eq(
     ('refuse_reserved', '{oml_fleet}'), ('refuse_unregistered', '{oml_fleet}'),
     ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),
     ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
-    ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
+    ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),

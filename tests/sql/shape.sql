@@ -156,7 +156,7 @@ select set_eq(
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
-    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'),
+    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );

@@ -1,4 +1,4 @@
-"""What was acknowledged survives the loss of the primary; what was not is there once or not at all."""
+"""What was acknowledged survives the loss of the primary; what was not is there once or not."""
 
 import threading
 

@@ -1,7 +1,7 @@
-"""A commit counts once standbys confirmed it: no cancelled wait and no lost connection passes for one."""
+"""A commit counts once standbys confirmed it, and no cancelled wait or lost connection does."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -15,25 +15,32 @@ from systems import Connection, System
 WAITING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and pid = %s"
 
 
-@pytest.fixture
-def ready(trio: Quorum) -> Quorum:
-    """A primary with two standbys, a tenant, and login app that may append to it."""
-    connection = trio.connect()
+def prepare(system: Quorum) -> Quorum:
+    """Make a tenant to which login app may append."""
+    connection = system.connect()
     connection.execute("select oml_create_tenant('acme')")
     connection.execute("select oml_grant('app', 'acme')")
     connection.execute("select oml_register_event_type('note.added')")
-    return trio
+    return system
+
+
+def silence(system: Quorum) -> Quorum:
+    """Stop both standbys: no commit is confirmed."""
+    for name in STANDBYS:
+        system.freeze(name)
+    return system
 
 
 @pytest.fixture
-def silent(ready: Quorum) -> Iterator[Quorum]:
-    """The same, with both standbys stopped: no commit is confirmed."""
-    for name in STANDBYS:
-        ready.freeze(name)
-    yield ready
-    for name in STANDBYS:
-        if ready.frozen(name):
-            ready.thaw(name)
+def ready(shared_trio: Quorum) -> Quorum:
+    """A primary with two standbys, a tenant, and login app that may append to it."""
+    return prepare(shared_trio)
+
+
+@pytest.fixture
+def silent(ready: Quorum) -> Quorum:
+    """The same, with both standbys stopped."""
+    return silence(ready)
 
 
 class Running:
@@ -64,6 +71,13 @@ def waits(system: Quorum, connection: Connection) -> int:
     pid = connection.info.backend_pid
     assert until(lambda: system.value(None, WAITING, pid)) == pid
     return pid
+
+
+def expect_lost(running: Running) -> None:
+    """Insist that a call ended with a connection lost during COMMIT."""
+    error = running.end().error
+    assert isinstance(error, NotAcknowledged), error
+    assert "lost during COMMIT" in error.message and error.disconnected
 
 
 def events(system: Quorum) -> int:
@@ -117,20 +131,20 @@ def test_a_cancellation_by_the_client_itself_is_no_acknowledgement(silent: Quoru
     assert isinstance(running.end().error, NotAcknowledged)
 
 
-@pytest.mark.parametrize("how", ["the backend", "the server"])
-def test_a_connection_that_ends_during_the_wait_leaves_the_outcome_open(
-    silent: Quorum, how: str
-) -> None:
+def test_a_connection_that_ends_during_the_wait_leaves_the_outcome_open(silent: Quorum) -> None:
     connection = silent.connect(user="app")
     running = Running(lambda: append(connection, "note.added", {}, idempotency_key="1"))
-    pid = waits(silent, connection)
-    if how == "the backend":
-        assert silent.value(None, "select pg_terminate_backend(%s)", pid)
-    else:
-        silent.kill_primary()
-    error = running.end().error
-    assert isinstance(error, NotAcknowledged), error
-    assert "lost during COMMIT" in error.message and error.disconnected
+    assert silent.value(None, "select pg_terminate_backend(%s)", waits(silent, connection))
+    expect_lost(running)
+
+
+def test_a_server_that_dies_during_the_wait_leaves_the_outcome_open(trio: Quorum) -> None:
+    silent = silence(prepare(trio))
+    connection = silent.connect(user="app")
+    running = Running(lambda: append(connection, "note.added", {}, idempotency_key="1"))
+    waits(silent, connection)
+    silent.kill_primary()
+    expect_lost(running)
 
 
 def test_a_connection_that_ends_before_the_commit_has_committed_nothing(ready: Quorum) -> None:
@@ -196,8 +210,8 @@ def test_a_warning_of_a_deferred_trigger_is_no_doubt(ready: Quorum) -> None:
 
 
 def test_a_refused_retry_that_gets_its_first_receipt_waits_for_standbys(silent: Quorum) -> None:
-    # The type was retired after the first commit, whose wait was cut short. The retry writes no event;
-    # its commit must not count before the first one's does.
+    # The type was retired after the first commit, whose wait was cut short. The retry writes no
+    # event; its commit must not count before the first one's does.
     connection, owner = silent.connect(user="app"), silent.connect()
     running = Running(lambda: append(connection, "note.added", {}, idempotency_key="1"))
     silent.value(None, "select pg_cancel_backend(%s)", waits(silent, connection))
@@ -222,9 +236,7 @@ def test_a_level_given_holds_for_the_transaction_and_is_what_the_event_states(
     silent: Quorum,
 ) -> None:
     connection = silent.connect(user="app")
-    receipt = append(
-        connection, "note.added", {}, idempotency_key="1", synchronous_commit="local"
-    )
+    receipt = append(connection, "note.added", {}, idempotency_key="1", synchronous_commit="local")
     stated = silent.connect().execute(
         "select synchronous_commit from oml.journal where event_id = %s", (receipt.event_id,)
     )

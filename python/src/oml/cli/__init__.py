@@ -6,7 +6,7 @@ import traceback
 import typer
 
 from oml import __version__
-from oml.cli import dev, keys, lake, reconcile, serve, verify
+from oml.cli import dev, doctor, keys, lake, reconcile, serve, verify
 from oml.cli.output import JsonOption, print_json
 from oml.errors import EXIT_COULD_NOT_RUN, DatabaseError, OmlError, from_postgres
 
@@ -17,6 +17,7 @@ app.add_typer(dev.app, name="dev")
 app.add_typer(keys.app, name="keys")
 app.add_typer(lake.app, name="lake")
 app.command()(serve.serve)
+app.command()(doctor.doctor)
 app.command()(verify.verify)
 app.command()(reconcile.reconcile)
 

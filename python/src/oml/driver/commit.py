@@ -1,12 +1,12 @@
 """Commits that count only once the server has acknowledged them.
 
-PostgreSQL ends a cancelled wait for synchronous standbys with a warning and a successful COMMIT, and
-a lost connection leaves it open whether a COMMIT took place. Neither is an acknowledgement.
+PostgreSQL ends a cancelled wait for synchronous standbys with a warning and a successful COMMIT,
+and a lost connection leaves it open whether a COMMIT took place. Neither is an acknowledgement.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -52,7 +52,10 @@ def acknowledged(
             connection.execute("insert into …")
             connection.execute("select oml_append(…)")
     """
-    if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+    if connection.info.transaction_status not in (
+        TransactionStatus.IDLE,
+        TransactionStatus.UNKNOWN,
+    ):
         raise UsageError(
             "the connection is in a transaction already",
             "Commit or roll it back first: only the outermost transaction is acknowledged.",
@@ -113,7 +116,9 @@ def append(
 def set_level(connection: Connection, synchronous_commit: str) -> None:
     """Set synchronous_commit for the transaction under way. Raises DatabaseError."""
     try:
-        connection.execute("select set_config('synchronous_commit', %s, true)", (synchronous_commit,))
+        connection.execute(
+            "select set_config('synchronous_commit', %s, true)", (synchronous_commit,)
+        )
     except psycopg.Error as error:
         raise from_postgres(error) from None
 
@@ -139,7 +144,7 @@ def doubts(connection: Connection) -> Iterator[list[str]]:
         connection.remove_notice_handler(take)
 
 
-def _commit(connection: Connection, transaction: psycopg.Transaction) -> None:
+def _commit(connection: Connection, transaction: AbstractContextManager[Any]) -> None:
     try:
         connection.execute(_PREPARE)
     except psycopg.Error as error:
