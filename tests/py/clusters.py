@@ -64,7 +64,7 @@ class Quorum:
             )
 
     def restore(self) -> None:
-        """Undo what a test did that did not harm the primary: frozen, stopped, configured."""
+        """Undo what a test did that did not harm the primary, and drop its database."""
         self._open.close()
         for name in list(self._frozen):
             self.thaw(name)
@@ -72,6 +72,11 @@ class Quorum:
             connection.execute("alter system reset all")
             connection.execute("select pg_reload_conf()")
         self.start()
+        with connect(self.dsn(dbname="postgres"), autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("drop database {} with (force)").format(sql.Identifier(self.database))
+            )
+        self.database = DATABASE
 
     def close(self) -> None:
         """Thaw, stop and remove everything."""
