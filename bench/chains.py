@@ -94,8 +94,9 @@ def _event(
         "version": envelope.VERSION, "deployment_id": deployment, "tenant_id": tenant_id,
         "seq": seq, "prev_hash": head, "event_id": envelope.uuid7(now // 1000), "occurred_at": now,
         "type": "invoice.exported", "schema_version": 1, "authorization": "membership:append",
-        "pii_class": "none", "principal": "ada", "writer": "app", "operation": "export",
-        "app_version": "2.4.1", "entity_type": "invoice", "entity_id": f"{number:06}",
+        "pii_class": "none", "synchronous_commit": "on", "principal": "ada", "writer": "app",
+        "operation": "export", "app_version": "2.4.1",
+        "entity_type": "invoice", "entity_id": f"{number:06}",
         "payload": json.dumps(payload, ensure_ascii=False).encode(),
     }  # fmt: skip
     if seq % 3 == 0:

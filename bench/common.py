@@ -114,24 +114,31 @@ def ratio(found: list[Pair]) -> float:
     return statistics.median(pair.ratio for pair in found)
 
 
-def write_result(name: str, result: Mapping[str, Any]) -> None:
+def write_result(name: str, result: Mapping[str, Any], *, keep: bool = True) -> None:
     """Keep a result with the machine it was had on in ``results/NAME.json``, and print it.
 
-    ``result`` has the benchmark's key with its figure, and what else explains it. It is printed as
-    one JSON line, the last of the output.
+    ``keep`` is False for a trial, which is only printed. ``result`` has the benchmark's key with
+    its figure, and what else explains it. It is printed as one JSON line, the last of the output.
     """
     whole = {**result, "machine": machine()}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=2) + "\n")
+    if keep:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=2) + "\n")
     print(json.dumps(whole))
 
 
 def finish(
-    name: str, key: str, found: list[Pair], required: float, more: Mapping[str, Any] | None = None
+    name: str,
+    key: str,
+    found: list[Pair],
+    required: float,
+    more: Mapping[str, Any] | None = None,
+    *,
+    keep: bool = True,
 ) -> int:
     """Write the result of pairs of runs; return the exit status: 1 if it is short of ``required``.
 
-    ``more`` is added to the result, such as the number of clients.
+    ``more`` is added to the result, such as the number of clients; ``keep`` as in write_result.
     """
     figure = ratio(found)
     write_result(
@@ -144,10 +151,42 @@ def finish(
             "b_per_s": [round(pair.b, 1) for pair in found],
             **(more or {}),
         },
+        keep=keep,
     )
     if figure < required:
         print(f"{key} is {figure:.3f}, short of {required}", file=sys.stderr)
         return 1
+    return 0
+
+
+def finish_several(
+    name: str, found: Mapping[str, list[Pair]], more: Mapping[str, Any] | None = None
+) -> int:
+    """Write the result of several figures of which none is required; return the exit status, 0.
+
+    The first key is the benchmark's figure, the others stand under ``also``.
+    """
+    figures = {
+        key: {
+            "figure": round(ratio(pairs), 3),
+            "ratios": [round(pair.ratio, 3) for pair in pairs],
+            "a_per_s": [round(pair.a, 1) for pair in pairs],
+            "b_per_s": [round(pair.b, 1) for pair in pairs],
+        }
+        for key, pairs in found.items()
+    }
+    first, *others = figures
+    main = dict(figures[first])
+    write_result(
+        name,
+        {
+            first: main.pop("figure"),
+            "required": None,
+            **main,
+            "also": {key: figures[key] for key in others},
+            **(more or {}),
+        },
+    )
     return 0
 
 

@@ -4,6 +4,7 @@ returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
+set client_min_messages = warning
 as $$
 declare
   guard record;
@@ -58,5 +59,10 @@ begin
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;
+  -- Deferred, which only a constraint trigger can be. Where nothing is asked, nothing is queued.
+  drop trigger if exists guard_commit on oml.journal;
+  create constraint trigger guard_commit after insert on oml.journal deferrable initially deferred
+    for each row when (current_setting('oml.commit_floor', true) <> '') execute function oml.guard_commit();
+  alter table oml.journal enable always trigger guard_commit;
 end
 $$;

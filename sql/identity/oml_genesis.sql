@@ -49,7 +49,8 @@ begin
   insert into oml.setting (name, value) values
     ('deployment_id', deployment_id::text),
     ('deployment', deployment),
-    ('signer', signer);
+    ('signer', signer),
+    ('profile', 'local');
   if lake_url is not null then
     perform @extschema@.oml_configure('lake_url', lake_url);
   end if;

@@ -58,7 +58,7 @@ begin
     chain.seq + 1, chain.hash,
     type, schema_version, json_text, session_user::text, principal, auth, impersonation, operation,
     app_version, uuid_send(caused_by), invocation_id, entity_type, entity_id, subject_id, pii_class,
-    uuid_send(artifact_id), artifact_version, plaintext_digest, ciphertext_digest, uuid_send(dek_id)
+    chain.synchronous_commit, uuid_send(artifact_id), artifact_version, plaintext_digest, ciphertext_digest, uuid_send(dek_id)
   );
 
   if sealed.refusal is not null then
@@ -68,8 +68,8 @@ begin
   insert into oml.journal (
     tenant_id, seq, event_id, occurred_at, type, schema_version, prev_hash, hash, kid, writer,
     principal, "authorization", impersonation, operation, app_version, caused_by, invocation_id,
-    entity_type, entity_id, subject_id, pii_class, artifact_id, artifact_version, plaintext_digest,
-    ciphertext_digest, dek_id, payload, envelope, idempotency_key, request_digest
+    entity_type, entity_id, subject_id, pii_class, synchronous_commit, artifact_id, artifact_version,
+    plaintext_digest, ciphertext_digest, dek_id, payload, envelope, idempotency_key, request_digest
   ) values (
     append_event.tenant_id, chain.seq + 1, sealed.event_id,
     timestamptz 'epoch' + sealed.occurred_us * interval '1 microsecond',
@@ -78,8 +78,8 @@ begin
     session_user::text, append_event.principal, auth, append_event.impersonation,
     append_event.operation, append_event.app_version, append_event.caused_by,
     append_event.invocation_id, append_event.entity_type, append_event.entity_id,
-    append_event.subject_id, append_event.pii_class, append_event.artifact_id,
-    append_event.artifact_version, append_event.plaintext_digest, append_event.ciphertext_digest,
+    append_event.subject_id, append_event.pii_class, chain.synchronous_commit,
+    append_event.artifact_id, append_event.artifact_version, append_event.plaintext_digest, append_event.ciphertext_digest,
     append_event.dek_id, append_event.payload, sealed.envelope, append_event.idempotency_key,
     append_event.request_digest
   )

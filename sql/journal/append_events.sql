@@ -66,7 +66,7 @@ begin
     sealed := oml.seal_batch(
       chain.signer, chain.kid, uuid_send(chain.deployment_id), uuid_send(append_events.tenant_id),
       chain.seq + 1, chain.hash, session_user::text, append_events.principal, auth, append_events.impersonation,
-      given.types, given.schema_versions, given.payloads, given.pii_classes, given.operations, given.app_versions,
+      chain.synchronous_commit, given.types, given.schema_versions, given.payloads, given.pii_classes, given.operations, given.app_versions,
       given.caused_bys, given.invocation_ids, given.entity_types, given.entity_ids, given.subject_ids
     );
     if sealed.refusal is not null then
@@ -76,13 +76,15 @@ begin
     insert into oml.journal (
       tenant_id, seq, event_id, occurred_at, type, schema_version, prev_hash, hash, kid, writer,
       principal, "authorization", impersonation, operation, app_version, caused_by, invocation_id,
-      entity_type, entity_id, subject_id, pii_class, payload, envelope, idempotency_key, request_digest
+      entity_type, entity_id, subject_id, pii_class, synchronous_commit, payload, envelope, idempotency_key,
+      request_digest
     )
     select
       append_events.tenant_id, chain.seq + s.nth, s.event_id, timestamptz 'epoch' + s.occurred_us * interval '1 microsecond',
       s.type, s.schema_version, s.prev_hash, s.hash, chain.kid, session_user::text,
       append_events.principal, auth, append_events.impersonation, s.operation, s.app_version, s.caused_by, s.invocation_id,
-      s.entity_type, s.entity_id, s.subject_id, s.pii_class, s.payload, s.envelope, s.idempotency_key, s.request_digest
+      s.entity_type, s.entity_id, s.subject_id, s.pii_class, chain.synchronous_commit, s.payload, s.envelope, s.idempotency_key,
+      s.request_digest
     from rows from (
       unnest(fresh), unnest(sealed.event_ids), unnest(sealed.occurred_us), unnest(sealed.hashes), unnest(sealed.envelopes),
       unnest(array_prepend(chain.hash, trim_array(sealed.hashes, 1)))

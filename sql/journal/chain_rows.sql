@@ -18,7 +18,7 @@ begin
     case when j.occurred_at >= 'epoch' and j.occurred_at < '290000-01-01' then j.occurred_at end,
     j.type, j.schema_version, j.prev_hash, j.hash, j.kid, j.writer, j.principal, j."authorization",
     j.impersonation, j.operation, j.app_version, j.caused_by, j.invocation_id, j.entity_type,
-    j.entity_id, j.subject_id, j.pii_class, j.artifact_id, j.artifact_version,
+    j.entity_id, j.subject_id, j.pii_class, j.synchronous_commit, j.artifact_id, j.artifact_version,
     j.plaintext_digest, j.ciphertext_digest, j.dek_id, j.payload::text, j.envelope
   from oml.journal j
   where j.tenant_id = chain_rows.tenant_id

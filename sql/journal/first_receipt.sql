@@ -1,5 +1,6 @@
 -- The receipt of the request that an idempotency key stands for; null if the key is unused as far as
--- this snapshot sees.
+-- this snapshot sees. It is as good as the commit it is handed out under: so that writes WAL, and waits
+-- for standbys, also where nothing else is written. The first commit's wait may have been cut short.
 create function oml.first_receipt(tenant_id uuid, principal text, idempotency_key text, request_digest bytea)
 returns oml.receipt
 language plpgsql
@@ -24,6 +25,7 @@ begin
       message = format('idempotency key %L was used for another request (seq %s)', first_receipt.idempotency_key, first.seq),
       hint = 'A key stands for one request. Retry with the same content, or take a new key.';
   end if;
+  perform pg_logical_emit_message(true, 'oml.receipt', '');
   return (first.tenant_id, first.seq, first.event_id, first.hash)::oml.receipt;
 end
 $$;

@@ -6,7 +6,8 @@
 create function oml.open_chain(
   tenant_id uuid,
   is_first boolean,
-  out kid bytea, out seq bigint, out hash bytea, out signer text, out deployment_id uuid
+  out kid bytea, out seq bigint, out hash bytea, out signer text, out deployment_id uuid,
+  out synchronous_commit text
 )
 returns record
 language plpgsql
@@ -14,6 +15,8 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  profile text;
 begin
   if current_setting('transaction_read_only')::bool then
     perform oml.refuse_read_only();
@@ -23,8 +26,9 @@ begin
   kid := oml.lock_chain(open_chain.tenant_id);
   select coalesce(last.seq, 0), coalesce(last.hash, decode(repeat('00', 32), 'hex')),
     (select s.value from oml.setting s where s.name = 'signer'),
-    (select s.value from oml.setting s where s.name = 'deployment_id')::uuid
-  into seq, hash, signer, deployment_id
+    (select s.value from oml.setting s where s.name = 'deployment_id')::uuid,
+    (select s.value from oml.setting s where s.name = 'profile'), current_setting('synchronous_commit')
+  into seq, hash, signer, deployment_id, profile, synchronous_commit
   from (values (1)) one
   left join lateral (
     select j.seq, j.hash
@@ -33,11 +37,14 @@ begin
     order by j.seq desc
     limit 1
   ) last on true;
-  if signer is null or deployment_id is null then
+  if signer is null or deployment_id is null or profile is null then
     raise exception using
       errcode = 'OM042',
-      message = 'the deployment''s settings lack its signer or id',
+      message = 'the deployment''s settings lack its signer, id or profile',
       hint = 'Rows of oml.setting were removed behind OML''s back. Restore them before anything is appended.';
+  end if;
+  if profile = 'production' then
+    perform oml.require_quorum();
   end if;
   if seq = 0 and not is_first then
     raise exception using

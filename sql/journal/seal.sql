@@ -23,6 +23,7 @@ create function oml.seal(
   entity_id text,
   subject_id text,
   pii_class text,
+  synchronous_commit text,
   artifact_id bytea,
   artifact_version bigint,
   plaintext_digest bytea,
@@ -48,7 +49,7 @@ try:
         deployment_id, seq, prev_hash, tenant_id, core.envelope.VERSION, artifact_id, now, auth,
         app_version, caused_by, ciphertext_digest, dek_id, entity_id, entity_type, event_id,
         impersonation, invocation_id, operation, pii_class, plaintext_digest,
-        payload.encode('utf-8'), principal, subject_id, schema_version, type, artifact_version, writer))
+        payload.encode('utf-8'), principal, synchronous_commit, subject_id, schema_version, type, artifact_version, writer))
 except core.keys.SignerError as error:
     return None, None, None, None, None, [error.sqlstate, error.message, error.hint]
 except (OverflowError, ValueError) as error:

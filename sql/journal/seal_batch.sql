@@ -16,6 +16,7 @@ create function oml.seal_batch(
   principal text,
   auth text,
   impersonation text,
+  synchronous_commit text,
   types text[],
   schema_versions int[],
   payloads text[],
@@ -61,7 +62,7 @@ try:
             deployment_id, seq, prev, tenant_id, core.envelope.VERSION, None, now, auth,
             app_version, caused_by, None, None, entity_id, entity_type, event_id,
             impersonation, invocation, operation, pii, None,
-            payload.encode('utf-8'), principal, subject, version, kind, None, writer))
+            payload.encode('utf-8'), principal, synchronous_commit, subject, version, kind, None, writer))
         event_ids.append(event_id.hex())
         times.append(now)
         hashes.append(prev)

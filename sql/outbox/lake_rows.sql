@@ -5,8 +5,8 @@ returns table (
   outbox_seq bigint, tenant_id text, scope_id text, seq bigint, event_id text, type text,
   schema_version int, occurred_at timestamptz, principal text, writer text, "authorization" text,
   impersonation text, operation text, app_version text, caused_by text, invocation_id text,
-  entity_type text, entity_id text, subject_id text, pii_class text, artifact_id text,
-  artifact_version bigint, plaintext_digest bytea, ciphertext_digest bytea, dek_id text,
+  entity_type text, entity_id text, subject_id text, pii_class text, synchronous_commit text,
+  artifact_id text, artifact_version bigint, plaintext_digest bytea, ciphertext_digest bytea, dek_id text,
   payload text, prev_hash bytea, hash bytea, kid bytea, bytes bigint
 )
 language plpgsql
@@ -22,8 +22,8 @@ begin
     o.seq, o.tenant_id::text, o.tenant_id::text, j.seq, j.event_id::text, j.type,
     j.schema_version, j.occurred_at, j.principal, j.writer, j."authorization",
     j.impersonation, j.operation, j.app_version, j.caused_by::text, j.invocation_id,
-    j.entity_type, j.entity_id, j.subject_id, j.pii_class, j.artifact_id::text,
-    j.artifact_version, j.plaintext_digest, j.ciphertext_digest, j.dek_id::text,
+    j.entity_type, j.entity_id, j.subject_id, j.pii_class, j.synchronous_commit,
+    j.artifact_id::text, j.artifact_version, j.plaintext_digest, j.ciphertext_digest, j.dek_id::text,
     j.payload::text, j.prev_hash, j.hash, j.kid, octet_length(j.envelope)::bigint
   from oml.outbox o
   left join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq

@@ -29,7 +29,7 @@ grant execute on function
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_unqueued(),
-  oml.lake_cut_holders(bigint[]),
+  oml.lake_cut_holders(bigint[]), oml.durability(),
   oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(),
   oml.tlog_state(), oml.tlog_heads(), oml.tlog_keys(), oml.tlog_changes(bigint, bigint), oml.tlog_entries(uuid, bigint, int),
   oml.deployment_id()
@@ -58,7 +58,7 @@ to oml_owner;
 grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
   oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
-  oml.enqueue(), oml.fold()
+  oml.guard_commit(), oml.require_quorum(), oml.enqueue(), oml.fold()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters import Quorum, quorum, template
 from oml.dev.cluster import Cluster
 from seaweed import Bucket, serving
 from systems import SETTINGS, System, make_template
@@ -78,3 +79,28 @@ def s3() -> Iterator[dict[str, str]]:
 def bucket(s3: dict[str, str]) -> Bucket:
     """A fresh place in a bucket of the session's S3 server."""
     return Bucket(f"s3://oml-tests/place-{next(_numbers)}", s3)
+def quorum_template() -> Iterator[Path]:
+    """A stopped primary with two standbys, to be copied."""
+    with _open_dir() as directory, template(directory) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def _lasting_trio(quorum_template: Path) -> Iterator[Quorum]:
+    with _open_dir() as directory, quorum(quorum_template, directory) as running:
+        yield running
+
+
+@pytest.fixture
+def shared_trio(_lasting_trio: Quorum) -> Iterator[Quorum]:
+    """The session's primary and two standbys, with a fresh database. The primary must live on."""
+    _lasting_trio.fresh_database()
+    yield _lasting_trio
+    _lasting_trio.restore()
+
+
+@pytest.fixture
+def trio(quorum_template: Path) -> Iterator[Quorum]:
+    """A primary and two standbys of the test's own, one of which confirms each commit."""
+    with _open_dir() as directory, quorum(quorum_template, directory) as running:
+        yield running

@@ -168,6 +168,7 @@ class Scribe:
             "pii_class": "none",
             "payload": raw,
             "principal": "ada",
+            "synchronous_commit": "on",
             "writer": "app",
         }
 

@@ -88,9 +88,10 @@ select oml_genesis('acme-prod', signer => :'signer', lake_url => 'file:///srv/la
 select results_eq(
   'select name, value from oml.setting order by name',
   format(
-    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('signer', %L), ('tlog_url', 'file:///srv/tlog') $$, :'deployment', :'signer'
+    $$ values ('deployment', 'acme-prod'), ('deployment_id', %L), ('lake_url', 'file:///srv/lake'), ('profile', 'local'),
+      ('signer', %L), ('tlog_url', 'file:///srv/tlog') $$, :'deployment', :'signer'
   ),
-  'the settings name the deployment, its lake, its logs and its signer'
+  'the settings name the deployment, its lake, its logs, its profile and its signer'
 );
 select results_eq(
   'select tenant_id, name, chain_no from oml.tenant',

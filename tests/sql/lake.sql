@@ -68,7 +68,7 @@ create temporary table expected as
 select
   o.seq as outbox_seq, j.tenant_id::text, j.tenant_id::text as scope_id, j.seq, j.event_id::text, j.type, j.schema_version, j.occurred_at,
   j.principal, j.writer, j."authorization", j.impersonation, j.operation, j.app_version, j.caused_by::text, j.invocation_id, j.entity_type,
-  j.entity_id, j.subject_id, j.pii_class, j.artifact_id::text, j.artifact_version, j.plaintext_digest, j.ciphertext_digest, j.dek_id::text,
+  j.entity_id, j.subject_id, j.pii_class, j.synchronous_commit, j.artifact_id::text, j.artifact_version, j.plaintext_digest, j.ciphertext_digest, j.dek_id::text,
   j.payload::text, j.prev_hash, j.hash, j.kid, octet_length(j.envelope)::bigint as bytes
 from oml.outbox o join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq;
 grant select on expected to drainer;

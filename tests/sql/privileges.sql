@@ -117,7 +117,7 @@ select set_eq(
     ('refuse_reserved', '{oml_fleet}'), ('refuse_unregistered', '{oml_fleet}'),
     ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),
     ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
-    ('lake_state', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
+    ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
     ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_gate_accept_loss', '{oml_operator}'),
@@ -135,6 +135,7 @@ select set_eq(
     ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
+    ('guard_commit', '{oml_owner}'), ('require_quorum', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')
   ) f (name, grantees), unnest(grantees) grantee $$,

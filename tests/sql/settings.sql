@@ -1,19 +1,19 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(101);
+select plan(108);
 
 -- OM022.
 select pg_temp.refused(
   format('select oml_configure(%L, %L)', name, 'file:/x'), 'OM022', format('there is no setting %L to configure', name),
-  'Settings are signer, lake_url, tlog_url, fence_synchronous_commit and gate_evidence.', format('%s cannot be configured', coalesce(name, 'nothing'))
+  'Settings are signer, lake_url, tlog_url, fence_synchronous_commit, gate_evidence and profile.', format('%s cannot be configured', coalesce(name, 'nothing'))
 )
 from unnest(array['colour', 'SIGNER', '', null, 'deployment_id', 'deployment', 'signing_kid']) as name;
 
 -- OM023.
 select pg_temp.refused(
   format('select oml_configure(%L, %L)', name, value), 'OM023', format('%L is no value for %s', value, name),
-  'signer: %lake_url: %fence_synchronous_commit: %gate_evidence: %', format('%s is no value for %s', coalesce(value, 'null'), name)
+  'signer: %lake_url: %fence_synchronous_commit: %gate_evidence: %profile: %', format('%s is no value for %s', coalesce(value, 'null'), name)
 )
 from (values
   ('signer', null), ('signer', ''), ('signer', 'file:relative.key'), ('signer', '/etc/oml/signing.key'), ('signer', 'vault:key'),
@@ -21,7 +21,8 @@ from (values
   ('lake_url', null), ('lake_url', '/srv/lake'), ('lake_url', 'file://host/lake'), ('lake_url', 'http://lake'),
   ('tlog_url', null), ('tlog_url', '/srv/tlog'), ('tlog_url', 'https://tlog'),
   ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON'),
-  ('gate_evidence', null), ('gate_evidence', 'none'), ('gate_evidence', 'Required')
+  ('gate_evidence', null), ('gate_evidence', 'none'), ('gate_evidence', 'Required'),
+  ('profile', null), ('profile', ''), ('profile', 'Production'), ('profile', 'off')
 ) v (name, value);
 
 -- A signer is asked whether it holds the key in force.

@@ -102,6 +102,7 @@ select set_eq(
   $$ values
     ('oml.journal', 'guard_rows', 'oml.guard_append_only'), ('oml.journal', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.journal', 'enqueue', 'oml.enqueue'), ('oml.journal', 'fold', 'oml.fold'),
+    ('oml.journal', 'guard_commit', 'oml.guard_commit'),
     ('oml.entity', 'guard_rows', 'oml.guard_append_only'), ('oml.entity', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.entity', 'guard_entity', 'oml.guard_entity'),
     ('oml.outbox', 'guard_rows', 'oml.guard_append_only'), ('oml.outbox', 'guard_truncate', 'oml.guard_append_only'),
@@ -166,7 +167,7 @@ select set_eq(
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
-    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'),
+    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'),
     ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'),
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),

@@ -1,6 +1,6 @@
 -- A superuser can take the guards off and change anything. The verifier names where the chain first breaks.
 begin;
-select plan(70);
+select plan(71);
 
 create role clerk login in role oml_writer;
 select oml_create_tenant('globex') as globex \gset
@@ -80,6 +80,7 @@ insert into edit values
   ('entity_id', '''INV ''', 'column-mismatch'),
   ('subject_id', 'null', 'column-mismatch'),
   ('pii_class', '''contact''', 'column-mismatch'),
+  ('synchronous_commit', '''remote_apply''', 'column-mismatch'),
   ('artifact_id', '''0190f3c8-0000-7000-8000-000000000002''', 'column-mismatch'),
   ('artifact_version', '1', 'column-mismatch'),
   ('plaintext_digest', 'sha256('''')', 'column-mismatch'),

@@ -77,6 +77,21 @@ class DatabaseError(OmlError):
         return self.disconnected and not (self.sqlstate is None and (refused or bad))
 
 
+class NotAcknowledged(DatabaseError):
+    """A COMMIT whose outcome is not known, or not beyond the one server.
+
+    What it committed may be lost in a failover, or may stay: it must not be reported as done.
+    """
+
+    def __init__(self, sqlstate: str | None, message: str) -> None:
+        super().__init__(
+            sqlstate,
+            message,
+            "The event may be durable on this server only, or not be there at all. Retry with the"
+            " same idempotency key until it is acknowledged.",
+        )
+
+
 def from_postgres(error: "psycopg.Error") -> DatabaseError:
     """Turn a psycopg error into ours, keeping the server's SQLSTATE, message and hint.
 

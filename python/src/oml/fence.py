@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import psycopg
 
+from oml.driver.commit import doubts
 from oml.driver.connection import connect
 from oml.errors import from_postgres
 from oml.failpoint import failpoint
@@ -56,7 +57,6 @@ class Outbox:
         self.dsn = dsn
         self.connection = connect(dsn, autocommit=True, application_name=application_name)
         self.warnings: list[str] = []
-        self.connection.add_notice_handler(self._take_notice)
 
     def __enter__(self) -> Self:
         return self
@@ -72,10 +72,6 @@ class Outbox:
     def close(self) -> None:
         """End the session."""
         self.connection.close()
-
-    def _take_notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
-            self.warnings.append(diagnostic.message_primary or "")
 
     def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         try:
@@ -124,8 +120,9 @@ class Outbox:
         """
         self.warnings.clear()
         try:
-            with self._cancelled_after(timeout_s) as cancelled:
+            with doubts(self.connection) as said, self._cancelled_after(timeout_s) as cancelled:
                 self._write(synchronous_commit, "oml.lake_fence(%s)", limit)
+            self.warnings += said
             if cancelled():
                 self.warnings.append(f"the wait was cancelled after {timeout_s:.0f} s")
         except psycopg.errors.QueryCanceled as error:

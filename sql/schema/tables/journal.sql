@@ -20,6 +20,7 @@ create table if not exists oml.journal (
   entity_id text,
   subject_id text,
   pii_class text not null,
+  synchronous_commit text not null,
   artifact_id uuid,
   artifact_version bigint,
   plaintext_digest bytea,
@@ -58,6 +59,7 @@ comment on column oml.journal.entity_type is 'Caller''s claim: type of the entit
 comment on column oml.journal.entity_id is 'Caller''s claim: id of that entity.';
 comment on column oml.journal.subject_id is 'Caller''s claim: the data subject.';
 comment on column oml.journal.pii_class is 'Class of personal data, from the event catalogue.';
+comment on column oml.journal.synchronous_commit is 'What the setting was at the append: off, local, remote_write, on or remote_apply. The commit may have run under another.';
 comment on column oml.journal.artifact_id is 'Artifact the event is about.';
 comment on column oml.journal.artifact_version is 'Version of that artifact.';
 comment on column oml.journal.plaintext_digest is 'SHA-256 of the plaintext body: its identity.';

@@ -33,6 +33,7 @@ FIELDS = {
     "authorization": "member",
     "event_id": bytes(range(32, 48)),
     "pii_class": "none",
+    "synchronous_commit": "on",
     "payload": b"{}",
     "principal": "app",
     "schema_version": 1,

@@ -6,7 +6,7 @@ import traceback
 import typer
 
 from oml import __version__
-from oml.cli import dev, gate, keys, lake, proofs, reconcile, serve, tlog, verify
+from oml.cli import dev, doctor, gate, keys, lake, proofs, reconcile, serve, tlog, verify
 from oml.cli.output import JsonOption, print_json
 from oml.errors import EXIT_COULD_NOT_RUN, DatabaseError, OmlError, from_postgres
 
@@ -20,6 +20,7 @@ app.add_typer(lake.app, name="lake")
 app.add_typer(tlog.app, name="tlog")
 app.command()(gate.adopt)
 app.command()(serve.serve)
+app.command()(doctor.doctor)
 app.command()(verify.verify)
 app.command()(proofs.prove)
 app.command("verify-proof")(proofs.verify_proof)

@@ -59,6 +59,7 @@ FIELDS: tuple[Field, ...] = (
         "pl", "payload", "bytes", None, True, "the payload's exact bytes: UTF-8 JSON or ciphertext"
     ),
     Field("pr", "principal", "text", None, True, "who acts, proved by the session"),
+    Field("sc", "synchronous_commit", "text", None, True, "synchronous_commit at the append"),
     Field("su", "subject_id", "text", None, False, "data subject, as claimed"),
     Field("sv", "schema_version", "uint", None, True, "schema version of the type"),
     Field("ty", "type", "text", None, True, "event type"),

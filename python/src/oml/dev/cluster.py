@@ -140,7 +140,7 @@ class Cluster:
         if postmaster is None:
             return
         os.kill(postmaster, signal.SIGSTOP)  # so that it forks no more while we list
-        processes = [postmaster, *_children(postmaster)]
+        processes = [postmaster, *children(postmaster)]
         for pid in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -347,7 +347,7 @@ def _conf_line(name: str, value: Setting) -> str:
     return f"{name} = '" + text.replace("'", "''") + "'\n"
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """Return the child processes of ``pid``, from the parent field of each /proc/N/stat."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):

@@ -63,6 +63,7 @@ BRONZE_EVENTS = LakeTable(
         Column("entity_id", pa.string(), "Claimed: id of the entity."),
         Column("subject_id", pa.string(), "Claimed: data subject."),
         Column("pii_class", pa.string(), "Class of personal data.", False),
+        Column("synchronous_commit", pa.string(), "That setting at the append.", False),
         Column("artifact_id", pa.string(), "Artifact the event is about."),
         Column("artifact_version", pa.int64(), "Version of that artifact."),
         Column("plaintext_digest", pa.binary(), "SHA-256 of the plaintext body."),

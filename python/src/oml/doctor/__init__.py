@@ -1,0 +1,1 @@
+"""What oml doctor looks at: whether the server is as durable as it should be."""
