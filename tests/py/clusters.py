@@ -25,7 +25,6 @@ from systems import SETTINGS, TEMPLATE, Connection, make_template
 PATIENCE_S = 60
 STANDBYS = ("s1", "s2")
 NAMES = "ANY 1 (s1, s2)"
-DATABASE = "oml"
 _POLL_S = 0.02
 _numbers = itertools.count(1)
 
@@ -33,11 +32,12 @@ _numbers = itertools.count(1)
 class Quorum:
     """The clusters of one directory. ``primary`` is whoever was promoted last."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, key_file: Path) -> None:
         self.directory = directory
+        self.key_file = key_file
         self.clusters = {name: Cluster(directory / name) for name in ("p", *STANDBYS)}
         self.primary = "p"
-        self.database = DATABASE
+        self.database = TEMPLATE
         self._open = contextlib.ExitStack()
         self._frozen: dict[str, list[int]] = {}
 
@@ -54,14 +54,30 @@ class Quorum:
             self.wait_for_standby(name)
 
     def fresh_database(self) -> None:
-        """Go on in a new copy of the template's database, which is still as it was made."""
-        self.database = f"{DATABASE}_{next(_numbers)}"
+        """Go on in a new database after its genesis, with a lake and logs of its own."""
+        self.database = f"oml_{next(_numbers)}"
         with connect(self.dsn(dbname="postgres"), autocommit=True) as connection:
             connection.execute(
                 sql.SQL("create database {} template {}").format(
-                    sql.Identifier(self.database), sql.Identifier(DATABASE)
+                    sql.Identifier(self.database), sql.Identifier(TEMPLATE)
                 )
             )
+        for place in (self.lake, self.tlog):
+            place.mkdir(parents=True)
+        self.connect().execute(
+            "select oml_genesis('test', signer => %s, lake_url => %s, tlog_url => %s)",
+            (f"file:{self.key_file}", self.lake.as_uri(), self.tlog.as_uri()),
+        )
+
+    @property
+    def lake(self) -> Path:
+        """The directory of the database's lake."""
+        return self.directory / "places" / self.database / "lake"
+
+    @property
+    def tlog(self) -> Path:
+        """The directory of the database's logs."""
+        return self.directory / "places" / self.database / "tlog"
 
     def restore(self) -> None:
         """Undo what a test did that did not harm the primary, and drop its database."""
@@ -76,7 +92,6 @@ class Quorum:
             connection.execute(
                 sql.SQL("drop database {} with (force)").format(sql.Identifier(self.database))
             )
-        self.database = DATABASE
 
     def close(self) -> None:
         """Thaw, stop and remove everything."""
@@ -85,6 +100,7 @@ class Quorum:
         self._open.close()
         for cluster in self.clusters.values():
             cluster.destroy()
+        shutil.rmtree(self.directory / "places", ignore_errors=True)
 
     def dsn(self, name: str | None = None, user: str = SUPERUSER, dbname: str | None = None) -> str:
         """Return the connection string of a cluster; None is the primary, and the database."""
@@ -198,18 +214,12 @@ def until(condition: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def template(directory: Path) -> Iterator[Path]:
-    """Make what tests copy: OML with its genesis in database ``oml``, then stopped."""
+    """Make what tests copy: a database that awaits its genesis, and its standbys, stopped."""
     primary = Cluster(directory / "p")
     primary.create({**SETTINGS, "wal_keep_size": "512MB", "wal_retrieve_retry_interval": "100ms"})
     try:
         primary.start()
         make_template(primary)
-        with connect(primary.dsn(), autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("alter database {} rename to {}").format(
-                    sql.Identifier(TEMPLATE), sql.Identifier(DATABASE)
-                )
-            )
         for name in STANDBYS:
             primary.standby(directory / name)
             _add(directory / name, f"cluster_name = '{name}'\n")
@@ -234,7 +244,7 @@ def quorum(made: Path, directory: Path) -> Iterator[Quorum]:
             ["cp", "-a", "--reflink=auto", str(made / name), str(directory / name)], check=True
         )
         shutil.rmtree(directory / name / "run", ignore_errors=True)
-    running = Quorum(directory)
+    running = Quorum(directory, made / "p" / "keys" / "signing.key")
     try:
         for name in STANDBYS:
             # It may say where the template was; the last line of a file counts.

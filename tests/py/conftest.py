@@ -79,6 +79,9 @@ def s3() -> Iterator[dict[str, str]]:
 def bucket(s3: dict[str, str]) -> Bucket:
     """A fresh place in a bucket of the session's S3 server."""
     return Bucket(f"s3://oml-tests/place-{next(_numbers)}", s3)
+
+
+@pytest.fixture(scope="session")
 def quorum_template() -> Iterator[Path]:
     """A stopped primary with two standbys, to be copied."""
     with _open_dir() as directory, template(directory) as made:
@@ -103,4 +106,5 @@ def shared_trio(_lasting_trio: Quorum) -> Iterator[Quorum]:
 def trio(quorum_template: Path) -> Iterator[Quorum]:
     """A primary and two standbys of the test's own, one of which confirms each commit."""
     with _open_dir() as directory, quorum(quorum_template, directory) as running:
+        running.fresh_database()
         yield running

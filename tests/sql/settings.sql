@@ -1,7 +1,7 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(108);
+select plan(113);
 
 -- OM022.
 select pg_temp.refused(

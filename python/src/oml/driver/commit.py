@@ -19,12 +19,8 @@ from oml.errors import NotAcknowledged, UsageError, from_postgres
 
 Connection = psycopg.Connection[TupleRow]
 
-# Warnings that the server sends are let through, whatever the session has set; and the transaction
-# has WAL of its own, or its COMMIT would wait for nothing: it may have read what is not yet safe.
-_PREPARE = (
-    "select set_config('client_min_messages', 'warning', true),"
-    " pg_logical_emit_message(true, 'oml.acknowledged', '')"
-)
+# Warnings that the server sends are let through, whatever the session has set.
+_PREPARE = "select set_config('client_min_messages', 'warning', true)"
 _RAISED_BY_A_FUNCTION = "exec_stmt_raise"  # a deferred trigger's own words
 
 
@@ -43,6 +39,7 @@ def acknowledged(
 ) -> Iterator[Connection]:
     """Run a transaction; the block is left normally only if its commit was acknowledged.
 
+    That is said of what the transaction wrote: the server waits for nothing where it only read.
     ``synchronous_commit`` holds for this transaction (None: what the session has). An exception
     inside rolls back and passes. Raises NotAcknowledged when the commit's outcome is not known, or
     it is known on this server alone; DatabaseError when it was refused, and nothing is committed;
