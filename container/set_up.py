@@ -1,11 +1,11 @@
 """Set OML up in a new cluster: the extension, genesis, logins, a tenant.
 
-Run by the entry point, as the server's OS user, against a private server. Each step looks first
-whether it is done. What there is to set comes from OML_GENESIS_* and counts once; passwords come
-from files, LOGIN_password in the directory of secrets, and reach the server only as SCRAM
-verifiers.
+Run by the entry point, as the server's OS user, against a private server, until it has come to its
+end once. What there is to set comes from OML_GENESIS_* and counts once; passwords come from files,
+LOGIN_password in the directory of secrets, and reach the server only as SCRAM verifiers.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ from oml.core import keys
 
 DATABASE = "oml"
 LOGINS = {
-    "app": ("oml_writer",),
-    "auditor": ("oml_auditor",),
-    "lake": ("oml_daemon",),
-    "tlog": ("oml_daemon",),
+    "app": "oml_writer",
+    "auditor": "oml_auditor",
+    "lake": "oml_daemon",
+    "tlog": "oml_daemon",
 }
-"""The logins that are made, and their groups. None is a superuser or owns anything."""
+"""The logins that are made, and the group of each. None is a superuser or owns anything."""
 ON_PROVIDER = {"auditor": "audit", "lake": "operate", "tlog": "operate"}
 
 Connection = psycopg.Connection[TupleRow]
@@ -38,34 +38,46 @@ class SetUpError(Exception):
 
 
 def main(socket_directory: str, secrets: Path) -> None:
-    """Bring the server behind a socket directory to where a container of this image serves."""
+    """Bring the server behind a socket directory to where a container of this image serves.
+
+    All but the database is made in one transaction, so there is no half of it, and what is appended
+    meets a write gate that this very transaction has opened.
+    """
     with connect(socket_directory, "postgres") as connection:
         if not one(connection, "select count(*) from pg_database where datname = %s", DATABASE):
             connection.execute(f"create database {DATABASE} encoding 'UTF8' template template0")
-        password(connection, "postgres", os.environ.get("POSTGRES_PASSWORD_FILE"))
-        login(connection, "replicator", secrets, "replication")
     with connect(socket_directory, DATABASE) as connection:
-        connection.execute("create extension if not exists oml cascade")
-        genesis(connection)
-        for name, groups in LOGINS.items():
-            login(connection, name, secrets)
-            for group in groups:
-                connection.execute(f"grant {group} to {name}")
-        for name, permission in ON_PROVIDER.items():
-            bind(connection, name, "provider", permission)
-        tenant = os.environ.get("OML_GENESIS_TENANT")
-        if tenant:
-            if not one(connection, "select count(*) from oml.tenant where name = %s", tenant):
-                connection.execute("select oml_create_tenant(%s)", (tenant,))
-            bind(connection, "app", tenant, "append")
+        if one(connection, "select to_regclass('oml.journal')") is None:
+            with connection.transaction():
+                password(connection, "postgres", os.environ.get("POSTGRES_PASSWORD_FILE"))
+                login(connection, "replicator", secrets, "replication")
+                connection.execute("create extension oml cascade")
+                genesis(connection)
+                for name, group in LOGINS.items():
+                    login(connection, name, secrets)
+                    connection.execute(f"grant {group} to {name}")
+                for name, permission in ON_PROVIDER.items():
+                    grant(connection, name, "provider", permission)
+                tenant = os.environ.get("OML_GENESIS_TENANT")
+                if tenant:
+                    connection.execute("select oml_create_tenant(%s)", (tenant,))
+                    grant(connection, "app", tenant, "append")
+            report(connection)
+        configure(connection)
 
 
 def connect(socket_directory: str, database: str) -> Connection:
-    """Open a connection as the superuser; notices of what is there already are left out."""
+    """Open a connection as the superuser.
+
+    Its commits wait for no standby: there are none yet, and they begin as copies of all this.
+    """
     connection = psycopg.connect(
-        host=socket_directory, dbname=database, user="postgres", autocommit=True
+        host=socket_directory,
+        dbname=database,
+        user="postgres",
+        autocommit=True,
+        options="-c synchronous_commit=local -c client_min_messages=error",
     )
-    connection.execute("set client_min_messages = error")
     return connection
 
 
@@ -76,9 +88,7 @@ def one(connection: Connection, query: str, *arguments: str) -> object:
 
 
 def genesis(connection: Connection) -> None:
-    """Have the genesis unless it was; make the key file for it where the signer is one."""
-    if one(connection, "select to_regclass('oml.journal')") is not None:
-        return
+    """Have the genesis; make the key file for it where the signer is one."""
     deployment = os.environ.get("OML_GENESIS_DEPLOYMENT")
     if not deployment:
         raise SetUpError(
@@ -91,9 +101,35 @@ def genesis(connection: Connection) -> None:
         "select oml_genesis(%s, signer => %s, lake_url => %s)",
         (deployment, signer, os.environ.get("OML_GENESIS_LAKE_URL") or None),
     )
+
+
+def report(connection: Connection) -> None:
+    """Say what a person must note."""
     root = one(connection, "select encode(public_key, 'hex') from oml.key where purpose = 'root'")
-    say(f"genesis of {deployment}; root key {root}")
+    say(f"genesis is done; root key {root}")
     say("note the root key elsewhere: a verifier is given it, and believes no database")
+
+
+def configure(connection: Connection) -> None:
+    """Make the settings of OML_GENESIS_SETTINGS, a JSON object of text.
+
+    The production profile is refused to a session that waits for no standby. So this one is of the
+    other kind, and waits for none at the commit, at which alone it would.
+    """
+    text = os.environ.get("OML_GENESIS_SETTINGS") or "{}"
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise SetUpError(
+            "OML_GENESIS_SETTINGS is no JSON object", 'For example {"profile": "production"}.'
+        )
+    with connection.transaction():
+        connection.execute("set local synchronous_commit = 'on'")
+        for name, value in settings.items():
+            connection.execute("select oml_configure(%s, %s)", (name, value))
+        connection.execute("set local synchronous_commit = 'local'")
 
 
 def make_key(path: Path) -> None:
@@ -112,19 +148,16 @@ def make_key(path: Path) -> None:
 
 def on_volume(directory: Path) -> bool:
     """Whether something is mounted on a directory or one above it, short of the root."""
-    mounts = {line.split()[4] for line in open("/proc/self/mountinfo", encoding="utf-8")}
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     real = directory.resolve()
     return any(str(place) in mounts for place in (real, *real.parents) if place != Path("/"))
 
 
 def login(connection: Connection, name: str, secrets: Path, attribute: str = "") -> None:
-    """Make a login unless it is there. Without a password it can be used inside alone."""
-    if one(connection, "select count(*) from pg_roles where rolname = %s", name):
-        return
+    """Make a login. Without a password it can be used inside alone."""
     file = secrets / f"{name}_password"
-    with connection.transaction():
-        connection.execute(f"create role {name} login nosuperuser {attribute}")
-        password(connection, name, str(file) if file.exists() else None)
+    connection.execute(f"create role {name} login nosuperuser {attribute}")
+    password(connection, name, str(file) if file.exists() else None)
 
 
 def password(connection: Connection, name: str, file: str | None) -> None:
@@ -148,11 +181,9 @@ def password(connection: Connection, name: str, file: str | None) -> None:
     )
 
 
-def bind(connection: Connection, name: str, tenant: str, permission: str) -> None:
-    """Give a login a permission, unless somebody gave it any there."""
-    bound = "select count(*) from oml.membership where login = %s and tenant = %s"
-    if not one(connection, bound, name, tenant):
-        connection.execute("select oml_grant(%s, %s, array[%s])", (name, tenant, permission))
+def grant(connection: Connection, name: str, tenant: str, permission: str) -> None:
+    """Give a login one permission in a tenant."""
+    connection.execute("select oml_grant(%s, %s, array[%s])", (name, tenant, permission))
 
 
 def say(message: str) -> None:
