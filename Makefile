@@ -1,6 +1,6 @@
 # make help lists what there is. Everything but setup needs only what setup installs.
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo docs docs-check test lint bench clean
+.PHONY: help setup install demo docs docs-check test lint bench image clean
 
 # Exported and not quoted into a command: a file's name may hold anything.
 export INPUT
@@ -15,7 +15,8 @@ help:
 	@echo 'make demo     append a package log, drain it, break it, drain it again (INPUT=file)'
 	@echo 'make docs     write the generated pages of docs/reference'
 	@echo 'make test     lint, pgTAP and pytest, and the docs are up to date'
-	@echo 'make lint     ruff, mypy, SQL that parses, and pgspot over it'
+	@echo 'make lint     ruff, mypy, SQL that parses, and pgspot over it; Dockerfile, compose.yaml'
+	@echo 'make image    build the image without a registry, try it, and remove it (as root)'
 	@echo 'make bench    run the benchmarks in bench/; make bench-signer runs one'
 	@echo 'make clean    remove what was built here; installed files and data stay'
 
@@ -49,6 +50,9 @@ bench: install
 
 bench-%: install
 	@$(BIN)/python bench/bench_$*.py
+
+image:
+	@scripts/try-image
 
 clean:
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
