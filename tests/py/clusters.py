@@ -120,8 +120,8 @@ class Quorum:
             row = connection.execute(query.encode(), parameters).fetchone()
             return None if row is None else row[0]
 
-    def configure(self, name: str, setting: str, value: str | None) -> None:
-        """Change a setting of a running cluster and wait until new sessions have it."""
+    def configure(self, name: str | None, setting: str, value: str | None) -> None:
+        """Change a setting of a cluster (None: the primary) and wait until new sessions have it."""
         with connect(self.dsn(name, dbname="postgres"), autocommit=True) as connection:
             change = (
                 sql.SQL("alter system reset {}").format(sql.Identifier(setting))

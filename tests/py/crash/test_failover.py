@@ -197,7 +197,7 @@ def test_a_promoted_standby_that_lacks_published_events_names_them_and_stays_clo
 ) -> None:
     if replication == "asynchronous":
         tenants.configure("p", "synchronous_standby_names", "")
-        lacking = STANDBYS
+        lacking: tuple[str, ...] = STANDBYS
     else:
         tenants.connect().execute("select oml_configure('profile', 'production')")
         lacking = STANDBYS[:1]
