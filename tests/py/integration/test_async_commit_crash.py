@@ -28,6 +28,8 @@ def lazy(private_system: System) -> System:
     for setting in ("wal_writer_delay = '10s'", "autovacuum = off"):
         private_system.superuser.execute(f"alter system set {setting}".encode())
     private_system.superuser.execute("select pg_reload_conf()")
+    # So that the next number's WAL comes with the append that draws it, and is lost with it.
+    private_system.superuser.execute("checkpoint")
     return private_system
 
 

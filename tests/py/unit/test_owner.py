@@ -45,7 +45,7 @@ def test_a_copy_takes_it_and_the_original_is_refused_from_then_on(
     owner.claim(store, OURS)
     owner.claim(store, copy, take=True)
     owner.require(store, copy)
-    with pytest.raises(OwnedError, match="was adopted|belongs to") as refused:
+    with pytest.raises(OwnedError, match="belongs to") as refused:
         owner.require(store, OURS)
     assert "adopted" in str(refused.value.hint)
 
