@@ -62,6 +62,7 @@ def test_up_makes_a_system_to_append_to(directory: Path) -> None:
         ).fetchone()
     assert receipt == (2,)
     assert system.lake_url == (directory / "lake").as_uri()
+    assert system.tlog_url == (directory / "tlog").as_uri()
     assert Path(system.objects_dir).stat().st_uid == os.geteuid()
     assert (directory / "lake").stat().st_uid == os.geteuid()
 
@@ -123,7 +124,7 @@ STEPS = [
     "Cluster.start",
     "_make_database",
     "keys.generate",
-    "_lake_url",
+    "_url",
     "_make_login",
     "_make_tenant",
 ]
@@ -248,6 +249,8 @@ def test_another_lake_than_that_of_the_genesis_is_an_error(directory: Path) -> N
     assert up.up(directory).lake_url == lake
     with pytest.raises(UsageError, match="has its lake at s3://somewhere/lake"):
         up.up(directory, lake_url="s3://elsewhere/lake")
+    with pytest.raises(UsageError, match="has its tlog at file:///"):
+        up.up(directory, tlog_url="s3://elsewhere/tlog")
 
 
 def test_up_and_down_leave_a_foreign_directory_alone(open_dir: Path) -> None:

@@ -15,7 +15,7 @@ import typer.main
 from oml.cli import app
 from oml.core import cose, envelope
 from oml.core.chain import Fault
-from oml.failpoint import LAKE as FAILPOINTS
+from oml.failpoint import LAKE, TLOG
 from oml.settings import Settings
 from systems import System
 
@@ -141,8 +141,9 @@ def test_settings_are_all_described(system: System) -> None:
 
 
 def test_fail_points_are_all_described() -> None:
-    page = (DOCS / "guides" / "operate-the-lake.md").read_text()
-    assert set(re.findall(r"^\| `([a-z.-]+)` \|", page, re.MULTILINE)) == set(FAILPOINTS)
+    for name, places in (("operate-the-lake", LAKE), ("transparency-log", TLOG)):
+        page = (DOCS / "guides" / f"{name}.md").read_text()
+        assert set(re.findall(r"^\| `([a-z.-]+)` \|", page, re.MULTILINE)) == set(places)
 
 
 def test_faults_are_all_explained() -> None:

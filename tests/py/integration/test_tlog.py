@@ -72,10 +72,11 @@ def test_a_log_grows_across_the_borders_of_its_tiles(
     assert len(kept) <= 1, "partial tiles are removed once the full one is published"
 
 
+@pytest.mark.parametrize("page", [256, 512, 1024])
 def test_a_long_backlog_is_published_in_pages_and_steps(
-    system: System, app: Connection, monkeypatch: pytest.MonkeyPatch
+    system: System, app: Connection, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(module, "_PAGE_ENTRIES", 512)
+    monkeypatch.setattr(module, "_PAGE_ENTRIES", page)
     monkeypatch.setattr(module, "STEP_ENTRIES", 1500)
     fill(system, 4000)
     with publisher(system) as one:
@@ -89,7 +90,7 @@ def test_a_long_backlog_is_published_in_pages_and_steps(
 
         monkeypatch.setattr(one.source, "entries", counted)
         report = one.publish()
-    assert most <= 512 + 256
+    assert most <= page
     assert report.checkpoints == 1 + 3
     expect_published(system)
 

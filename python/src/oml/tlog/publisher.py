@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 STEP_ENTRIES = 2**20
 """Most events between two checkpoints of one log, so that a long backlog shows its progress."""
-_PAGE_ENTRIES = 2**16  # a multiple of a full tile of level 1
+_PAGE_ENTRIES = 2**16  # a multiple of a bundle, so that only the last page has a partial one
 _WRITERS = 8
 _ATTEMPTS = 5
 _SWEEP_EVERY_S = 3600.0
@@ -308,6 +308,7 @@ class Publisher:
         Memory holds a page of entries and the tiles at the tree's right edge. Returns the root.
         """
         edge = _Edge(log)
+        partial: dict[int, merkle.Tile] = {}  # of each level, until it is known to be the last
         with ThreadPoolExecutor(_WRITERS) as pool:
             at = size
             while at < upto:
@@ -316,12 +317,19 @@ class Publisher:
                 entries = self._entries(log, begin, end, chain)
                 failpoint("tlog.entries-read")
                 leaves = [merkle.leaf_hash(entry) for entry in entries[at - begin :]]
-                objects = []
+                full = []
                 for tile in merkle.new_tiles(edge, at, leaves):
                     edge.keep(tile)
-                    if tile.width == merkle.TILE_WIDTH or end == upto:
-                        path = merkle.tile_path(tile.level, tile.index, tile.width)
-                        objects.append((path, tile.hashes))
+                    if tile.width == merkle.TILE_WIDTH:
+                        full.append(tile)
+                        partial.pop(tile.level, None)
+                    else:
+                        partial[tile.level] = tile
+                tiles = [*full, *partial.values()] if end == upto else full
+                objects = [
+                    (merkle.tile_path(tile.level, tile.index, tile.width), tile.hashes)
+                    for tile in tiles
+                ]
                 objects += _bundles(begin, entries)
                 for _ in pool.map(lambda item: self._put(log, *item), objects):
                     pass
