@@ -31,7 +31,7 @@ def event(key: keys.SigningKey, seq: int, tenant: uuid.UUID = TENANT, **fields: 
         "tenant_id": tenant.bytes, "version": envelope.VERSION, "authorization": "member",
         "occurred_at": 1_700_000_000_000_000 + seq, "event_id": seq.to_bytes(16, "big"),
         "pii_class": "none", "payload": b"{}", "principal": "app", "schema_version": 1,
-        "type": "job.done", "writer": "app",
+        "type": "job.done", "writer": "app", "synchronous_commit": "on",
     }  # fmt: skip
     return envelope.encode(values | fields, key.kid, key.secret_key)
 

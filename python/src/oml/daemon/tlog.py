@@ -55,6 +55,8 @@ class TlogRole:
 
     def _session(self) -> None:
         """Serve one connection. Only one that never worked counts as a failed attempt."""
+        if self.stop.is_set():
+            return
         worked = False
         try:
             gate.ensure_open(self.settings, self.dsn)
