@@ -262,7 +262,8 @@ PLANTED: dict[Fault, tuple[int, Callable[[World], chain.Verdict]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", Fault)
+# The write gate's check alone can find this one: tests/sql/gate.sql plants it.
+@pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.HEAD_MISSING])
 def test_every_class_of_fault_is_found_and_named(world: World, fault: Fault) -> None:
     seq, plant = PLANTED[fault]
     verdict = plant(world)
