@@ -1,6 +1,7 @@
 -- Signs the checkpoint of a chain's log with the key in force. Only of events that are committed: one
 -- that is rolled back must never be in a tree that was signed, so the transaction must have written
--- nothing, and then it sees no event of its own.
+-- nothing, and then it sees no event of its own. Nor behind a closed write gate: a database that was set
+-- back would sign against what it published before.
 create function oml.tlog_sign(tenant_id uuid, generation int, size bigint, root bytea)
 returns text
 language plpgsql
@@ -9,10 +10,15 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  gate record;
   log record;
   sealed record;
 begin
   perform oml.require_operator();
+  gate := oml.gate_state();
+  if gate.state <> 'open' then
+    perform oml.refuse_closed(gate.state, gate.reason);
+  end if;
   if pg_current_xact_id_if_assigned() is not null then
     raise exception using
       errcode = 'OM149', message = 'this transaction has written something, so it may see what is not committed',

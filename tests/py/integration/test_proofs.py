@@ -158,6 +158,13 @@ def test_a_database_that_only_reads_signs_nothing(chain: Chain) -> None:
     assert caught.value.diag.message_hint
 
 
+def test_nothing_is_signed_behind_a_closed_gate(chain: Chain) -> None:
+    chain.system.superuser.execute("delete from oml.gate")
+    refused(chain, "OM160", SIGN, chain.tenant_id, 1, 1, bytes(32))
+    chain.system.open_gate()
+    sign(chain.system, chain.tenant_id, 1, bytes(32))
+
+
 def test_omld_signs_checkpoints(chain: Chain, open_dir: Path) -> None:
     row = chain.system.superuser.execute("select oml.deployment_id()").fetchone()
     assert row is not None
