@@ -74,7 +74,9 @@ def test_a_kill_in_a_later_drain_of_the_daemon_loses_and_doubles_nothing(
     system: System, place: str
 ) -> None:
     app = prepare(system)
-    serving = system.start_oml("serve", env=SMALL | {"OML_FAILPOINT": f"{place}:2"})
+    serving = system.start_oml(
+        "serve", "--role", "lake-writer", env=SMALL | {"OML_FAILPOINT": f"{place}:2"}
+    )
     wait_until(system, "select 1 from oml.frontier where seq = %s", outbox_max(system))
     append(app, 7)
     serving.communicate(timeout=PATIENCE_S)
@@ -121,7 +123,7 @@ def test_kills_of_the_daemon_while_a_writer_appends_lose_and_double_nothing(
         writing = pool.submit(append, app, 600)
         for _ in range(5):
             append(beside, 10)  # so that each daemon finds work, wherever the writer is
-            serving = system.start_oml("serve", env=SMALL)
+            serving = system.start_oml("serve", "--role", "lake-writer", env=SMALL)
             before = frontier(system)
             try:
                 wait_until(system, "select 1 from oml.frontier where seq > %s", before)
