@@ -5,6 +5,7 @@ none, ``replace`` only over the content that the caller has read. Either happens
 all, and has reached the disk, or the store, when it returns.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -15,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 from urllib.request import url2pathname
 
 from oml.errors import OmlError, UsageError
@@ -158,9 +159,8 @@ class DirectoryStore:
     """
 
     def __init__(self, url: str, *, make: bool = False) -> None:
-        parsed = urlsplit(url)
         self.url = url
-        self.root = Path(url2pathname(parsed.path))
+        self.root = Path(url2pathname(url.removeprefix("file://")))
         self._durable: set[tuple[str, ...]] = set()
         self._swept = False
         if make:
@@ -352,15 +352,12 @@ class DirectoryStore:
                 "Run as a user who may enter and, to publish, write the directory.",
             ) from error
         except OSError as error:
-            if error.errno == _ELOOP:
+            if error.errno == errno.ELOOP:
                 raise self._in_the_way(path) from None
             raise StoreError(
                 f"{self.root / path} cannot be used: {error.strerror or error}",
                 "Check that the file system is there and has room.",
             ) from error
-
-
-_ELOOP = 40
 
 
 def _open_directory(opened: ExitStack, path: Path | str, above: int | None = None) -> int:

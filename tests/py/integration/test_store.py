@@ -151,6 +151,12 @@ def test_files_can_be_served_and_written_by_the_owner_alone(directory: Path) -> 
     assert stat.S_IMODE((directory / "a").stat().st_mode) == 0o755
 
 
+@pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "é", "50%"])
+def test_any_name_of_a_directory_will_do(tmp_path: Path, name: str) -> None:
+    open_store((tmp_path / name).as_uri(), make=True).create("x", b"1")
+    assert (tmp_path / name / "x").read_bytes() == b"1"
+
+
 def test_symbolic_links_are_not_followed(directory: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
