@@ -187,6 +187,7 @@ def crash(system: System) -> None:
     os.kill(victim.info.backend_pid, signal.SIGKILL)
     wait_for_restart(system)
     assert value(system.superuser, "select pg_postmaster_start_time()") == started
+    system.open_gate()
 
 
 def test_what_no_fence_covers_can_be_lost_and_is_in_no_checkpoint(lazy: System) -> None:

@@ -100,7 +100,15 @@ def others_unchanged(target: Target) -> Iterator[None]:
 # What a call with no or with another tenant's values may do without any membership: nothing.
 HARMLESS = {"oml.deployment_id"}
 # Whoever has operate on the provider runs the deployment, and with it every tenant.
-OPERATES = {"oml_grant", "oml_revoke", "oml_keys", "oml_end_impersonation"}
+OPERATES = {
+    "oml.gate_open",
+    "oml_fork_check",
+    "oml_gate_status",
+    "oml_grant",
+    "oml_revoke",
+    "oml_keys",
+    "oml_end_impersonation",
+}
 
 
 def victims_value(kind: str, target: Target, login: str) -> str:

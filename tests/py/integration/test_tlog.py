@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from lakes import PATIENCE_S, append, outbox_max, prepare, value, wait_until
+from oml import owner
 from oml.core import keys, note
 from oml.errors import DatabaseError, UsageError
 from oml.store import DirectoryStore
@@ -111,6 +112,7 @@ def test_a_session_looks_only_at_chains_that_have_grown(
 
         monkeypatch.setattr(one.store, "get", noted)
         assert one.publish().checkpoints == 1
+        assert asked.pop(0) == owner.PATH
         assert asked and all(p.startswith(str(tenant_id(system, "globex"))) for p in asked)
         asked.clear()
         assert one.publish().checkpoints == 0
