@@ -31,7 +31,11 @@ def read(path: Path, most_bytes: int) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put a file there, whole or not at all. Raises OSError."""
+    """Put a file there, whole or not at all; into a pipe or device, as it is. Raises OSError."""
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
