@@ -120,7 +120,8 @@ class GateReport:
                 what = [f"{f['tenant']} at seq {f['seq']}: {f['reason']}" for f in self.faults]
                 return f"the journal is damaged: {_some(what)}"
             case Verdict.CONTRADICTED:
-                return f"the journal has lost events: {_some([*self.losses, *self.conflicts])}"
+                lost = f"the journal has lost events: {_some([*self.losses, *self.conflicts])}"
+                return f"{self.reason}, and {lost}" if self.state == "copy" else lost
             case Verdict.DISOWNED:
                 return str(self.disowned)
             case Verdict.UNREACHABLE:
@@ -133,6 +134,11 @@ class GateReport:
             return (
                 "Numbers of the outbox stand for two things, and no accepted loss settles that. "
                 "Keep both: go on with a lake at another URL, and look at the old one by hand."
+            )
+        if self.verdict is Verdict.CONTRADICTED and self.state == "copy":
+            return (
+                "Restore a newer dump. Where this copy shall take the original's place without the "
+                "events that it lacks: oml gate accept-loss --adopt --reason TEXT."
             )
         return _HINTS.get(self.verdict)
 
@@ -147,8 +153,8 @@ _HINTS = {
         "accepted: oml gate accept-loss --reason TEXT. Reads keep working meanwhile."
     ),
     Verdict.DISOWNED: (
-        "A copy of this database was adopted and goes on in its place. If this one shall go on "
-        "instead, stop the other for good and remove owner.json from its lake and its logs."
+        "An adopted copy or a promoted standby goes on in this server's place. If this one shall go "
+        "on instead, stop the other for good and remove owner.json from its lake and its logs."
     ),
     Verdict.UNREACHABLE: (
         "The gate waits until it can be compared. To open without: "
@@ -203,12 +209,14 @@ def open_gate(settings: Settings, dsn: str | None = None) -> GateReport:
         return replace(report, verdict=Verdict.OPEN, **_opened(source.connection))
 
 
-def find_loss(source: Source, settings: Settings) -> GateReport:
-    """Check whether there is a loss that can be accepted.
+def find_loss(source: Source, settings: Settings, *, adopting: bool = False) -> GateReport:
+    """Check whether there is a loss that can be accepted, of a logical copy only if ``adopting``.
 
     Raises GateClosedError where there is none, or something else stands in the way.
     """
     report = _check(source, settings)
+    if report.state == "copy" and not adopting:
+        _refuse(report)
     if report.verdict is not Verdict.CONTRADICTED or report.conflicts:
         if report.verdict in (Verdict.OPEN, Verdict.CLOSED, Verdict.COPY):
             raise GateClosedError(
@@ -235,6 +243,11 @@ def accept_loss(source: Source, settings: Settings, report: GateReport, reason: 
     ]
     query = sql.SQL("select {}.oml_gate_accept_loss(%s, %s, %s)")
     return int(_value(source.connection, query, reason, Jsonb(losses), report.lake.get("cursor")))
+
+
+def places(source: Source, settings: Settings) -> list[str]:
+    """Return the URLs of the lake and the logs, which whoever adopts a copy takes."""
+    return [s.url for s in _lake_stores(source, settings) + _log_stores(source, settings)]
 
 
 def adopt(settings: Settings, reason: str, dsn: str | None = None) -> GateReport:
@@ -298,10 +311,10 @@ def _check(source: Source, settings: Settings) -> GateReport:
 def _verdict(found: GateReport) -> Verdict:
     if found.faults:
         return Verdict.DAMAGED
-    if found.losses or found.conflicts:
-        return Verdict.CONTRADICTED
     if found.disowned:
         return Verdict.DISOWNED
+    if found.losses or found.conflicts:
+        return Verdict.CONTRADICTED
     if found.state == "open":
         return Verdict.OPEN
     if found.unreachable:
@@ -392,7 +405,7 @@ def _look_at_owners(
         except StoreError as error:
             unreachable.append(error.message)
             continue
-        if found not in (None, identity):
+        if found not in (None, identity) and not (found and identity.supersedes(found)):
             return f"{store.url} belongs to {found}, and this is {identity}"
     return None
 
@@ -408,10 +421,11 @@ def _claim(source: Source, settings: Settings, *, take: bool) -> None:
 
 
 def _evidence(report: GateReport) -> dict[str, Any]:
+    if report.unreachable:
+        return {"database": "checked", "unreachable": list(report.unreachable)}
     lake: Any = "none" if report.lake["cursor"] is None else report.lake
     logs: Any = "none" if report.logs is None else {"compared": report.logs}
-    found = {"database": "checked", "lake": lake, "tlog": logs}
-    return found | ({"unreachable": list(report.unreachable)} if report.unreachable else {})
+    return {"database": "checked", "lake": lake, "tlog": logs}
 
 
 def _refuse(report: GateReport) -> NoReturn:

@@ -1,13 +1,15 @@
 """Whose a lake or a transparency log is: one database writes there, and a copy of it does not.
 
-``owner.json`` at the root names the deployment and the database (its cluster's system identifier
-and its oid). It is made by the first to come and changed by ``oml adopt``. Copies of a database's
-files have the same identity: what tells those apart is the evidence that the write gate asks for.
+``owner.json`` at the root names the deployment, the database (its cluster's system identifier and
+its oid) and the WAL timeline it is on. It is made by the first to come. ``oml adopt`` makes it a
+copy's; the database's own server on a later timeline, one that was promoted or recovered, takes it
+over, and the one that it superseded writes there no more. Copies of a database's files on one
+timeline are not told apart here, but by the evidence that the write gate asks for.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from oml.errors import OmlError
@@ -19,20 +21,34 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Identity:
-    """A deployment's id, and the database that holds its journal."""
+    """A deployment's id, and the database that holds its journal, on a WAL timeline."""
 
     deployment_id: str
     system_identifier: str
     database_oid: int
+    timeline: int
 
     @classmethod
     def of(cls, deployment_id: str, instance: Mapping[str, Any] | None) -> "Identity":
         """Make it of what the database says of its instance; a standby says nothing."""
-        named = instance or {"system_identifier": "", "database_oid": 0}
-        return cls(deployment_id, named["system_identifier"], named["database_oid"])
+        if instance is None:
+            return cls(deployment_id, "", 0, 0)
+        return cls(
+            deployment_id,
+            instance["system_identifier"],
+            instance["database_oid"],
+            int(instance["timeline"], 16),
+        )
 
     def __str__(self) -> str:
-        return f"database {self.database_oid} of system {self.system_identifier}"
+        return (
+            f"database {self.database_oid} of system {self.system_identifier} "
+            f"on timeline {self.timeline}"
+        )
+
+    def supersedes(self, other: "Identity") -> bool:
+        """Whether this is the same database as ``other``, on a later timeline."""
+        return replace(other, timeline=self.timeline) == self and self.timeline > other.timeline
 
 
 class OwnedError(OmlError):
@@ -57,9 +73,10 @@ def require(store: Store, identity: Identity) -> None:
 
 
 def claim(store: Store, identity: Identity, *, take: bool = False) -> None:
-    """Make the place this database's, if it is nobody's, or with ``take`` another copy's.
+    """Make the place this database's, if it is nobody's or an earlier timeline's.
 
-    Another deployment's is never taken. Raises OwnedError, StoreError.
+    With ``take`` also if it is another copy's, but never another deployment's. Raises OwnedError,
+    StoreError.
     """
     ours = (json.dumps(asdict(identity), indent=2) + "\n").encode()
     for _ in range(_ATTEMPTS):
@@ -68,7 +85,8 @@ def claim(store: Store, identity: Identity, *, take: bool = False) -> None:
             owner = _decode(store, data)
             if owner == identity:
                 return
-            if not take or owner.deployment_id != identity.deployment_id:
+            same = owner.deployment_id == identity.deployment_id
+            if not identity.supersedes(owner) and not (take and same):
                 _refuse_another(store, owner, identity)
         if store.replace(PATH, ours, data):
             return
@@ -78,6 +96,8 @@ def claim(store: Store, identity: Identity, *, take: bool = False) -> None:
 def _decode(store: Store, data: bytes) -> Identity:
     try:
         identity = Identity(**json.loads(data))
+        if type(identity.timeline) is not int:
+            raise ValueError(identity)
     except (ValueError, TypeError):
         raise StoreError(
             f"{store.url}/{PATH} is not what OML wrote",
@@ -97,6 +117,7 @@ def _refuse_another(store: Store, owner: Identity, identity: Identity) -> None:
         )
     raise OwnedError(
         f"{store.url} belongs to {owner}, and this is {identity}",
-        "A copy of this database was adopted and goes on in its place: nothing is written from "
-        f"here. If this one shall go on instead, stop the other for good and remove {PATH} there.",
+        "Another server goes on in this one's place, a copy that was adopted or a standby that was "
+        "promoted: nothing is written from here. If this one shall go on instead, stop the other "
+        f"for good and remove {PATH} there.",
     )

@@ -193,7 +193,7 @@ def test_a_database_set_back_before_the_lake_stays_closed_and_names_what_is_lost
     assert "accept-loss" in opened.stderr
     drained = copy.oml("lake", "drain", "--once")
     assert drained.returncode == 1 and "acme: seq 6 to 45 are lost" in drained.stderr
-    assert copy.oml("adopt", "--reason", "x").returncode == 1, "it is no logical copy"
+    assert copy.oml("adopt", "--reason", "x", "--yes").returncode == 1, "it is no logical copy"
     assert copy.oml("verify").returncode == 0, "reads go on"
     assert rows(private_system) == lake, "nothing was written"
 

@@ -83,14 +83,14 @@ def test_a_copy_is_adopted_and_the_original_writes_no_more(
     assert "logical copy" in closed.stderr and "oml adopt" in closed.stderr
     assert empty.oml("lake", "drain", "--once").returncode == 1
     drain(drained)  # while nobody has adopted it, the original goes on
-    adopted = empty.oml("adopt", "--reason", "moved")
+    adopted = empty.oml("adopt", "--reason", "moved", "--yes")
     assert adopted.returncode == 0, adopted.stderr
     payload = value(
         empty.superuser, "select payload from oml.journal where type = 'database.adopted'"
     )
     assert payload["reason"] == "moved"
     assert payload["from"]["database_oid"] != payload["to"]["database_oid"]
-    assert empty.oml("adopt", "--reason", "again").returncode == 1
+    assert empty.oml("adopt", "--reason", "again", "--yes").returncode == 1
     expect_to_go_on(empty)
     expect_exact(empty)
     expect_given_up(drained)
@@ -104,12 +104,20 @@ def test_a_copy_older_than_the_lake_is_adopted_only_with_its_loss(
     drain(drained)
     run("pg_restore", "-d", empty.dsn(SUPERUSER), tmp_path / "dump")
     version = delta(drained).version()
-    refused = empty.oml("adopt", "--reason", "moved")
+    refused = empty.oml("adopt", "--reason", "moved", "--yes")
     assert refused.returncode == 1
     assert "globex: seq 4 to 6 are lost, the journal ends at 3" in refused.stderr
     assert delta(drained).version() == version
     drain(drained)  # still the original's
-    accepted = empty.oml("gate", "accept-loss", "--reason", "an old dump", "--yes")
+    command = ("gate", "accept-loss", "--reason", "an old dump", "--yes")
+    hidden = empty.oml(*command)
+    assert hidden.returncode == 1
+    assert "logical copy" in hidden.stderr and "--adopt" in hidden.stderr, hidden.stderr
+    asked = empty.oml(*command[:-1], "--adopt")
+    assert asked.returncode == 2
+    assert drained.lake_url in asked.stderr and drained.tlog_url in asked.stderr, asked.stderr
+    drain(drained)  # still
+    accepted = empty.oml(*command, "--adopt")
     assert accepted.returncode == 0, accepted.stderr
     types = empty.superuser.execute(
         "select type from oml.journal where type in ('database.adopted', 'journal.loss-accepted')"
@@ -128,7 +136,7 @@ def test_a_copy_in_the_same_database_is_one_too(drained: System, tmp_path: Path)
     run("pg_restore", "-d", drained.dsn(SUPERUSER), tmp_path / "dump")
     state = drained.superuser.execute("select is_open, state from oml_gate_status()").fetchone()
     assert state == (False, "copy")
-    adopted = drained.oml("adopt", "--reason", "restored in place")
+    adopted = drained.oml("adopt", "--reason", "restored in place", "--yes")
     assert adopted.returncode == 0, adopted.stderr
     expect_to_go_on(drained)
 
@@ -147,7 +155,7 @@ def test_a_database_copied_as_a_template_is_a_copy_whose_numbers_do_not_come_twi
     try:
         assert copy.oml("gate", "open").returncode == 1
         copy_last = value(copy.superuser, "select last_value from oml.outbox_seq")
-        assert copy.oml("adopt", "--reason", "copied").returncode == 0
+        assert copy.oml("adopt", "--reason", "copied", "--yes").returncode == 0
         assert value(copy.superuser, "select last_value from oml.outbox_seq") >= copy_last
         expect_to_go_on(copy)
     finally:
@@ -182,7 +190,7 @@ def test_in_a_cluster_of_lower_xids_the_fence_and_the_cut_hold(
     run("pg_restore", "-d", copy.dsn(SUPERUSER), tmp_path / "dump")
     make_login(bare_cluster, "app", LOGINS["app"])
     assert value(copy.superuser, "select pg_current_xact_id()::text::bigint") < old_xid
-    adopted = copy.oml("adopt", "--reason", "moved to a new machine")
+    adopted = copy.oml("adopt", "--reason", "moved to a new machine", "--yes")
     assert adopted.returncode == 0, adopted.stderr
 
     late = copy.connect(autocommit=False)

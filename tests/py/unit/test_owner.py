@@ -10,7 +10,7 @@ from oml import owner
 from oml.owner import Identity, OwnedError
 from oml.store import Store, StoreError, open_store
 
-OURS = Identity("8f14e45f-0000-4000-8000-000000000001", "7713961274712056822", 16384)
+OURS = Identity("8f14e45f-0000-4000-8000-000000000001", "7713961274712056822", 16384, 2)
 COPY = replace(OURS, database_oid=16385)
 MOVED = replace(OURS, system_identifier="7713961274712056823")
 FOREIGN = replace(OURS, deployment_id="8f14e45f-0000-4000-8000-000000000002")
@@ -48,6 +48,21 @@ def test_a_copy_takes_it_and_the_original_is_refused_from_then_on(
     with pytest.raises(OwnedError, match=r"was adopted|belongs to") as refused:
         owner.require(store, OURS)
     assert "adopted" in str(refused.value.hint)
+
+
+def test_a_later_timeline_takes_over_and_the_superseded_server_is_refused(store: Store) -> None:
+    owner.claim(store, OURS)
+    promoted = replace(OURS, timeline=3)
+    with pytest.raises(OwnedError, match="timeline 2, and this is .* timeline 3"):
+        owner.require(store, promoted)
+    owner.claim(store, promoted)
+    owner.require(store, promoted)
+    for refused in (owner.claim, owner.require):
+        with pytest.raises(OwnedError, match="timeline 3, and this is .* timeline 2") as error:
+            refused(store, OURS)
+        assert "promoted" in str(error.value.hint)
+    with pytest.raises(OwnedError):
+        owner.claim(store, replace(COPY, timeline=9))
 
 
 def test_another_deployment_never_takes_it(store: Store) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="The write gate: whether events may be appended here.")
 
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is journalled.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _LOST = ("tenant", "last_seq", "lost_from", "lost_to", "lake_events")
 
 
@@ -32,14 +33,20 @@ def open_(dsn: DsnOption = None, json: JsonOption = False) -> int:
     """Open the gate if nothing speaks against it; exit 1 and say what does if something does."""
     from oml import gate, settings
 
-    _print(gate.open_gate(settings.load(), dsn), json)
+    report = gate.open_gate(settings.load(), dsn)
+    _print(report, json)
+    for each in report.unreachable:
+        print(f"warning: opened without looking: {each}", file=sys.stderr)
     return 0
 
 
 @app.command()
 def accept_loss(
     reason: ReasonOption,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="This is a logical copy: adopt it by the way.")
+    ] = False,
+    yes: YesOption = False,
     dsn: DsnOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -49,11 +56,13 @@ def accept_loss(
 
     configured = settings.load()
     with Source(dsn or configured.dsn) as source:
-        report = gate.find_loss(source, configured)
+        report = gate.find_loss(source, configured, adopting=adopt)
         if not json:
             _print_losses(report)
         if not yes:
-            _ask()
+            if report.state == "copy":
+                _ask(_taking(gate.places(source, configured)))
+            _ask("Go on without these events?")
         seq = gate.accept_loss(source, configured, report, reason)
     losses = [vars(loss) for loss in report.losses]
     done = {"accepted_seq": seq, "reason": reason, "lake_version": report.lake["cursor"]}
@@ -61,20 +70,35 @@ def accept_loss(
     return 0
 
 
-def adopt(reason: ReasonOption, dsn: DsnOption = None, json: JsonOption = False) -> int:
+def adopt(
+    reason: ReasonOption,
+    yes: YesOption = False,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> int:
     """Let a logical copy (a restored dump, a copied database) take the original's place."""
     from oml import gate, settings
+    from oml.lake.source import Source
 
-    _print(gate.adopt(settings.load(), reason, dsn), json)
+    configured = settings.load()
+    if not yes:
+        with Source(dsn or configured.dsn) as source:
+            _ask(_taking(gate.places(source, configured)))
+    _print(gate.adopt(configured, reason, dsn), json)
     return 0
 
 
-def _ask() -> None:
+def _taking(places: list[str]) -> str:
+    what = " and ".join(places) or "no lake and no logs"
+    return f"Take {what} from the original, which writes there no more?"
+
+
+def _ask(question: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            "nobody is there to confirm it", "Read what is lost, then run it again with --yes."
+            f"nobody is there to answer: {question}", "Run it again with --yes, if the answer is."
         )
-    typer.confirm("Go on without these events?", abort=True, err=True)
+    typer.confirm(question, abort=True, err=True)
 
 
 def _print(report: "GateReport", as_json: bool) -> None:

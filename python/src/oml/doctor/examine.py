@@ -210,6 +210,7 @@ def _checks(facts: Facts, production: bool) -> Iterator[Check]:
     yield _fence(facts, production)
     yield _guards(facts)
     yield _outbox(facts)
+    yield _gate(facts)
     yield _version(facts)
     yield _place(facts, "lake_url", "Events are then copied to no lake")
     yield _place(facts, "tlog_url", "A loss of events is then noticed by no published checkpoint")
@@ -447,6 +448,17 @@ def _outbox(facts: Facts) -> Check:
         if not shape
         else "select setval('oml.outbox_seq', max(seq)) from oml.outbox, as a superuser, while"
         " nothing is appended.",
+    )
+
+
+def _gate(facts: Facts) -> Check:
+    is_open, reason = facts.deployment["gate_open"], facts.deployment["gate_reason"]
+    return Check(
+        "write gate",
+        _failed(not is_open),
+        "open" if is_open else f"closed: {reason}",
+        "open",
+        "" if is_open else "Nothing is appended: oml gate status says what speaks against opening.",
     )
 
 

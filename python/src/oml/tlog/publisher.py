@@ -436,6 +436,8 @@ class Publisher:
             try:
                 published = self._log(head.tenant_id, head.generation).published(keys)
                 size = published.size if published else 0
+                if size > head.head:
+                    problem = f"the journal lacks events {head.head + 1} to {size}"
             except LogError as error:
                 problem = str(error)
             found.append(
@@ -444,7 +446,7 @@ class Publisher:
                     "generation": head.generation,
                     "size": size,
                     "head": head.head,
-                    "behind": head.head - size,
+                    "behind": max(0, head.head - size),
                     "published_at": head.published_at.isoformat() if head.published_at else None,
                     "problem": problem,
                 }
