@@ -123,6 +123,8 @@ def prepare(system: DevSystem, cluster: Cluster) -> None:
             )
     with connect(cluster.dsn(), autocommit=True) as superuser:
         superuser.execute(f"create database {BIG} template oml".encode())
+    with connect(cluster.dsn(dbname=BIG), autocommit=True) as superuser:
+        superuser.execute("select oml_adopt('a journal to grow')")  # a copy's gate is closed
 
 
 def load(connection: Connection, events: int, entities: int) -> None:

@@ -11,7 +11,7 @@ declare
   now record;
 begin
   perform oml.require_operator();
-  perform from oml.instance i for update;
+  perform oml.lock_instance();
   now := oml.gate_state();
   if now.state = 'open' then
     return false;

@@ -10,7 +10,7 @@ declare
 begin
   perform oml.require_operator();
   perform oml.require_reason(reason);
-  perform from oml.instance i for update;
+  perform oml.lock_instance();
   now := oml.gate_state();
   if now.state <> 'copy' then
     raise exception using

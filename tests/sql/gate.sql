@@ -43,6 +43,9 @@ begin
   );
 end
 $$;
+alter table oml.setting disable trigger all;
+delete from oml.setting where name in ('lake_url', 'tlog_url');
+alter table oml.setting enable always trigger guard_rows, enable always trigger guard_truncate;
 savepoint before;
 select oml.lake_record_table('bronze.events', 1, 'bronze/events/g1');
 select pg_temp.refused(
@@ -77,6 +80,8 @@ rollback to before;
 select pg_temp.stays_closed(preparation, reason, hint, description)
 from (values
   ('update oml.frontier set seq = 1', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'what was drained must be looked at, it'),
+  ('insert into oml.setting values (''lake_url'', ''file:///lake'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'where a lake may be, it'),
+  ('insert into oml.setting values (''tlog_url'', ''file:///tlog'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'where logs may be, it'),
   ('insert into oml.lake_table (name, location) values (''bronze.events'', ''here'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'a lake must be looked at, it')
 ) v (preparation, reason, hint, description);
 rollback to before;

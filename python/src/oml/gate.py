@@ -18,10 +18,11 @@ from psycopg.types.json import Jsonb
 
 from oml import owner
 from oml.driver.connection import connect
-from oml.errors import GateClosedError, from_postgres
+from oml.errors import DatabaseError, GateClosedError, from_postgres
 from oml.lake.evidence import LakeEvidence, examine
 from oml.lake.source import Source
 from oml.lake.table import LakeError
+from oml.lake.writer import LakeWriter
 from oml.settings import Settings
 from oml.store import DirectoryStore, Store, StoreError, open_store
 from oml.tlog import evidence
@@ -153,8 +154,8 @@ _HINTS = {
         "accepted: oml gate accept-loss --reason TEXT. Reads keep working meanwhile."
     ),
     Verdict.DISOWNED: (
-        "An adopted copy or a promoted standby goes on in this server's place. If this one shall go "
-        "on instead, stop the other for good and remove owner.json from its lake and its logs."
+        "An adopted copy or a promoted standby goes on in this server's place. If this one shall "
+        "go on instead, stop the other for good and remove owner.json from its lake and its logs."
     ),
     Verdict.UNREACHABLE: (
         "The gate waits until it can be compared. To open without: "
@@ -253,21 +254,31 @@ def places(source: Source, settings: Settings) -> list[str]:
 def adopt(settings: Settings, reason: str, dsn: str | None = None) -> GateReport:
     """Let a logical copy go on in the original's place, unless something speaks against it.
 
-    The lake is claimed first: a copy that then fails to be adopted can be adopted again, and
-    the original writes there no more. Raises GateClosedError, DatabaseError.
+    Lake and logs are claimed, then looked at once more, and only then is the copy adopted: so
+    nothing that the original wrote meanwhile is overlooked. If something speaks against it after
+    all, they are given back. A crash in between leaves them the copy's, which can be adopted again.
+    Raises GateClosedError, DatabaseError.
     """
     with Source(dsn or settings.dsn) as source:
-        report = _check(source, settings)
-        if report.state != "copy":
-            raise GateClosedError("this database is no logical copy", report.hint())
-        if report.verdict is not Verdict.COPY and not (
-            report.verdict is Verdict.UNREACHABLE and report.policy == "reachable"
-        ):
-            _refuse(report)
-        if report.verdict is Verdict.COPY:
-            _claim(source, settings, take=True)
-        _value(source.connection, sql.SQL("select {}.oml_adopt(%s)"), reason)
+        _require_adoptable(_check(source, settings))
+        given = _claim(source, settings, take=True)
+        try:
+            _fence_lake(source, settings)
+            report = _check(source, settings)
+            _require_adoptable(report)
+            _value(source.connection, sql.SQL("select {}.oml_adopt(%s)"), reason)
+        except (GateClosedError, DatabaseError):
+            for store, before, ours in given:
+                store.replace(owner.PATH, before, ours)
+            raise
         return replace(report, verdict=Verdict.OPEN, **_opened(source.connection))
+
+
+def _require_adoptable(report: GateReport) -> None:
+    if report.state != "copy":
+        raise GateClosedError("this database is no logical copy", report.hint())
+    if report.verdict is not Verdict.COPY:
+        _refuse(report)
 
 
 # -- the parts of a check ------------------------------------------------------------------------
@@ -410,14 +421,28 @@ def _look_at_owners(
     return None
 
 
-def _claim(source: Source, settings: Settings, *, take: bool) -> None:
+def _claim(source: Source, settings: Settings, *, take: bool) -> list[tuple[Store, bytes, bytes]]:
+    """Claim lake and logs; return (store, its mark before, ours) of those taken from another."""
     identity = source.state().identity
     stores = _lake_stores(source, settings, make=True) + _log_stores(source, settings, make=True)
+    taken = []
     for store in stores:
+        before = store.get(owner.PATH)
         try:
             owner.claim(store, identity, take=take)
         except owner.OwnedError as error:
             raise GateClosedError(error.message, error.hint) from error
+        ours = store.get(owner.PATH)
+        if before is not None and ours is not None and ours != before:
+            taken.append((store, before, ours))
+    return taken
+
+
+def _fence_lake(source: Source, settings: Settings) -> None:
+    """Make a commit of the original that is under way fail; who begins one now sees our mark."""
+    for table in LakeWriter(source, settings).standing():
+        if table.bounds is not None:
+            table.fence()
 
 
 def _evidence(report: GateReport) -> dict[str, Any]:

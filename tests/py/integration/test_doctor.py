@@ -82,7 +82,7 @@ def test_one_disk_is_said_to_be_one_disk(one: System) -> None:
     assert check(report, "wal_level") == Check(
         "wal_level", Status.OK, "logical", "replica or logical"
     )
-    assert warned(report) == {"data_checksums", "tlog_url"}
+    assert warned(report) == {"data_checksums"}
 
 
 def test_one_disk_does_not_do_for_production(one: System) -> None:

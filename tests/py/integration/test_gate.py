@@ -1,7 +1,9 @@
 """The write gate over real servers: restarts, and what the lake says of a database set back."""
 
 import json
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,6 +55,14 @@ def refused(connection: Connection, tenant: str | None = None) -> psycopg.Error:
     return caught.value
 
 
+def without_places(system: System) -> None:
+    """Make the system one without a lake and without logs, as after a genesis that names none."""
+    connection = system.superuser
+    connection.execute("alter table oml.setting disable trigger guard_rows")
+    connection.execute("delete from oml.setting where name in ('lake_url', 'tlog_url')")
+    connection.execute("alter table oml.setting enable always trigger guard_rows")
+
+
 # -- restarts --------------------------------------------------------------------------------------
 
 
@@ -61,6 +71,7 @@ def test_a_first_append_opens_the_gate_of_a_system_without_a_lake(
     private_system: System, how: str
 ) -> None:
     prepare(private_system)
+    without_places(private_system)
     restart(private_system, how)
     assert status(private_system) == (False, "restarted")
     app = private_system.connect("app")
@@ -92,16 +103,42 @@ def test_what_was_drained_must_be_compared_before_anything_is_appended(
     assert private_system.oml("gate", "status").returncode == 0
 
 
+def test_a_cold_copy_from_before_the_first_drain_is_not_opened_by_an_append(
+    private_system: System, open_dir: Path
+) -> None:
+    app = prepare(private_system)
+    private_system.superuser.close()
+    private_system.cluster.stop()
+    cold = open_dir / "cold"
+    subprocess.run(["cp", "-a", str(private_system.cluster.data), str(cold)], check=True)
+    private_system.cluster.start()
+    private_system.open_gate()
+    app = private_system.connect("app")
+    append(app, 5)
+    drain(private_system)
+    private_system.cluster.stop()
+    shutil.rmtree(private_system.cluster.data)
+    subprocess.run(["cp", "-a", str(cold), str(private_system.cluster.data)], check=True)
+    private_system.cluster.start()
+    refused(private_system.connect("app"))
+    with pytest.raises(GateClosedError, match="acme: seq 2 to 6 are lost"):
+        private_system.open_gate()
+
+
 def test_of_two_first_appends_one_opens_the_gate_and_neither_waits_for_ever(
     private_system: System,
 ) -> None:
     prepare(private_system, "acme", "globex")
+    without_places(private_system)
     restart(private_system, "stop")
     first = private_system.connect("app", autocommit=False)
     second = private_system.connect("app", autocommit=False)
     append(first, tenant="acme")
     append(second, tenant="globex")  # while the first has not ended
     assert status(private_system)[0] is False
+    waiting = private_system.oml("gate", "open")
+    assert waiting.returncode == 2, "whoever opens it is waited for, but not for ever"
+    assert f"backend pid {first.info.backend_pid}" in waiting.stderr, waiting.stderr
     second.commit()
     assert status(private_system)[0] is False, "the opening is the first one's"
     first.rollback()
@@ -115,6 +152,7 @@ def test_of_two_first_appends_one_opens_the_gate_and_neither_waits_for_ever(
 
 def test_many_first_appends_at_once_go_through(private_system: System) -> None:
     prepare(private_system, "acme", "globex")
+    without_places(private_system)
     restart(private_system, "kill")
     barrier = Barrier(8)
 

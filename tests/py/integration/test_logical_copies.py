@@ -13,6 +13,7 @@ from lakes import (
     expect_exact,
     findings,
     frontier,
+    lake_writer,
     outbox_max,
     prepare,
     value,
@@ -161,6 +162,43 @@ def test_a_database_copied_as_a_template_is_a_copy_whose_numbers_do_not_come_twi
     finally:
         copy.close()
         drop_database(copy.cluster, copy.database)
+
+
+def test_what_the_original_writes_while_it_is_adopted_conflicts_or_is_refused(
+    drained: System, empty: System, tmp_path: Path
+) -> None:
+    """Paused between its look at the table and its commit, then resumed after the adoption."""
+    run("pg_dump", "-Fc", "-f", tmp_path / "dump", "-d", drained.dsn(SUPERUSER))
+    run("pg_restore", "-d", empty.dsn(SUPERUSER), tmp_path / "dump")
+    append(drained.connect(), 3, "globex")
+    with lake_writer(drained) as writer:
+        adopting = iter([True])
+        real = writer._still_ours
+
+        def adopt_meanwhile() -> None:
+            real()
+            if next(adopting, False):
+                adopted = empty.oml("adopt", "--reason", "moved", "--yes")
+                assert adopted.returncode == 0, adopted.stderr
+
+        writer._still_ours = adopt_meanwhile  # type: ignore[method-assign]
+        with pytest.raises(LakeError, match="belongs to"):
+            writer.drain()
+    expect_to_go_on(empty)
+    expect_given_up(drained)
+
+
+def test_an_adoption_that_is_refused_gives_back_what_it_took(
+    drained: System, empty: System, tmp_path: Path
+) -> None:
+    run("pg_dump", "-Fc", "-f", tmp_path / "dump", "-d", drained.dsn(SUPERUSER))
+    run("pg_restore", "-d", empty.dsn(SUPERUSER), tmp_path / "dump")
+    holder = empty.connect(SUPERUSER, autocommit=False)
+    holder.execute("select from oml.instance for update")
+    refused = empty.oml("adopt", "--reason", "moved", "--yes")
+    assert refused.returncode == 2 and "does not end" in refused.stderr, refused.stderr
+    append(drained.connect(), 3, "globex")
+    drain(drained)
 
 
 @pytest.fixture

@@ -53,12 +53,12 @@ def test_a_copy_takes_it_and_the_original_is_refused_from_then_on(
 def test_a_later_timeline_takes_over_and_the_superseded_server_is_refused(store: Store) -> None:
     owner.claim(store, OURS)
     promoted = replace(OURS, timeline=3)
-    with pytest.raises(OwnedError, match="timeline 2, and this is .* timeline 3"):
+    with pytest.raises(OwnedError, match=r"timeline 2, and this is .* timeline 3"):
         owner.require(store, promoted)
     owner.claim(store, promoted)
     owner.require(store, promoted)
     for refused in (owner.claim, owner.require):
-        with pytest.raises(OwnedError, match="timeline 3, and this is .* timeline 2") as error:
+        with pytest.raises(OwnedError, match=r"timeline 3, and this is .* timeline 2") as error:
             refused(store, OURS)
         assert "promoted" in str(error.value.hint)
     with pytest.raises(OwnedError):

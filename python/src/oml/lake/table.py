@@ -236,6 +236,11 @@ class OpenTable:
             ),
         )
 
+    def fence(self) -> None:
+        """Commit nothing, at the same bounds: so a commit through an older object conflicts."""
+        assert self.bounds is not None
+        self.append(self.place.table.arrow_schema().empty_table(), self.bounds)
+
 
 def _said(error: Exception) -> str:
     """Return what a library said, on one line: without its colours, arrows and backtrace."""

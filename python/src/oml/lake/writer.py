@@ -25,7 +25,7 @@ from oml.lake.table import (
     hint_for,
 )
 from oml.settings import Settings
-from oml.store import StoreError, open_store, require_put_if_absent, require_url
+from oml.store import Store, StoreError, open_store, require_put_if_absent, require_url
 
 Progress = Callable[[int, int], None]
 
@@ -82,7 +82,7 @@ class LakeWriter:
         self._gaps: set[Gap] = set()
         self._unmade: dict[str, Place] = {}
         self._checked = False
-        self._claimed = False
+        self._lake: tuple[str, owner.Identity] | None = None
         self._reached: int | None = None
 
     def drain(
@@ -202,15 +202,29 @@ class LakeWriter:
 
     def _require_owner(self, url: str, state: State) -> None:
         """Insist, before each drain, that the lake is this database's; the first one claims it."""
+        ask = owner.require if self._lake is not None else owner.claim
+        self._ask_owner(ask, url, state.identity)
+        self._lake = url, state.identity
+
+    def _still_ours(self) -> None:
+        """Insist on it once more, after a table was loaded and before it is written.
+
+        ``oml adopt`` marks the lake first and then commits to each table. So whoever loaded a table
+        before that commit conflicts with it, and whoever loads it later finds the mark here.
+        """
+        if self._lake is not None:
+            self._ask_owner(owner.require, *self._lake)
+
+    def _ask_owner(
+        self, ask: Callable[[Store, owner.Identity], None], url: str, identity: owner.Identity
+    ) -> None:
         try:
-            store = open_store(url, self.settings.lake_storage_options, make=True)
-            (owner.require if self._claimed else owner.claim)(store, state.identity)
+            ask(open_store(url, self.settings.lake_storage_options, make=True), identity)
         except owner.OwnedError as error:
             raise LakeError(error.message, error.hint) from error
         except StoreError as error:
             kind = LakeUnavailable if error.retryable else LakeError
             raise kind(error.message, error.hint) from error
-        self._claimed = True
 
     def _find_tables(self, state: State) -> str:
         url = self.settings.lake_url or state.lake_url
@@ -367,6 +381,7 @@ class LakeWriter:
             if opened.cursor != batch.frontier:
                 raise Overtaken
             failpoint("table.checked")
+            self._still_ours()
             try:
                 opened.append(rows, batch)
             except Exception as error:
