@@ -16,8 +16,9 @@ from oml.tlog.policy import Policy, printable
 
 _HINT = "Whoever gave it to you must give another: oml prove makes one from the newest checkpoint."
 _UNKNOWN_KEY_HINT = (
-    "Nothing is wrong with the file for that. The root key verifies every proof of the deployment;"
-    " without it repeat --key: after a rotation of the signing key for the old one and the new one."
+    "That says nothing against the file, nor for it. The root key verifies every proof of the"
+    " deployment; without it repeat --key: after a rotation of the signing key for the old one and"
+    " the new one."
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
