@@ -171,13 +171,21 @@ def _from_sql(path: Path, root: Path) -> Iterator[Raised]:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Return the options of a RAISE, each as its first string literal."""
+    """Return the options of a RAISE, each as its first string literal; of a CASE the results."""
     found = {}
     for name in ("errcode", "message", "hint"):
         match = re.search(rf"\b{name}\s*=\s*(?:format\(\s*)?({_STRING})", text)
+        cases = re.search(rf"\b{name}\s*=\s*case\b((?:{_STRING}|[^'])*?)\bend\b", text)
         if match:
-            found[name] = match.group(1)[1:-1].replace("''", "'")
+            found[name] = _unquoted(match.group(1))
+        elif cases:
+            results = re.findall(rf"\b(?:then|else)\s+(?:format\(\s*)?({_STRING})", cases.group(1))
+            found[name] = " *Or:* ".join(map(_unquoted, results))
     return found
+
+
+def _unquoted(literal: str) -> str:
+    return literal[1:-1].replace("''", "'")
 
 
 def _from_python(source: str, place: str) -> Iterator[Raised]:

@@ -31,7 +31,11 @@ begin
   if not found then
     raise exception using
       errcode = 'OM147', message = 'no checkpoint of this chain was published, and only a checkpoint proves anything',
-      hint = 'Set tlog_url with oml_configure and run omld with the role that publishes.';
+      hint = case
+        when exists (select from oml.setting s where s.name = 'tlog_url')
+          then 'omld publishes one within about a second of a commit. Is its role tlog running? Its log and oml tlog status say more.'
+        else 'Set tlog_url with oml_configure and run omld with the role tlog.'
+      end;
   elsif log.size < event.seq then
     raise exception using
       errcode = 'OM146', message = format('the event is number %s of its chain, and the newest checkpoint covers %s', event.seq, log.size),

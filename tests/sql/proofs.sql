@@ -58,9 +58,12 @@ select pg_temp.refused(
 from unnest(array[:'theirs', :'nothing', null]) as event;
 select pg_temp.refused(
   format('select oml_prove_inclusion(%L)', :'ours'), 'OM147', 'no checkpoint of this chain was published, and only a checkpoint proves anything',
-  '%tlog_url%', 'without a checkpoint there is no proof'
+  '%Is its role tlog running?%', 'without a checkpoint there is no proof'
 );
 reset session authorization;
+alter table oml.setting disable trigger guard_rows;
+delete from oml.setting where name = 'tlog_url';
+alter table oml.setting enable always trigger guard_rows;
 set session authorization provider_auditor;
 select pg_temp.refused(
   format('select oml_prove_inclusion(%L)', :'nothing'), 'OM145', format('there is no event %s in a chain that provider_auditor may audit', :'nothing'),
@@ -68,7 +71,7 @@ select pg_temp.refused(
 );
 select pg_temp.refused(
   format('select oml_prove_inclusion(%L)', :'theirs'), 'OM147', 'no checkpoint of this chain was published, and only a checkpoint proves anything',
-  '%tlog_url%', 'the provider''s auditor may ask of every tenant'
+  'Set tlog_url%', 'the provider''s auditor may ask of every tenant, and is told where nothing is published'
 );
 reset session authorization;
 insert into oml.tlog (tenant_id, size, root, checkpoint, published_at) values (:'globex', 1, sha256(''), 'no note', now());

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import typer.main
 
@@ -136,8 +137,15 @@ def test_settings_are_all_described(system: System) -> None:
             assert float(row.group(1)) == field.default, name
     variables = set(re.findall(r"`OML_(\w+)`", page)) - {"CONFIG", "FAILPOINT"}
     assert variables == {name.upper() for name in Settings.model_fields}
+    deployment = page[page.index("## Of the deployment") :]
     stored = system.superuser.execute("select name from oml.setting").fetchall()
-    assert all(f"`{name}`" in page for (name,) in stored)
+    assert all(f"`{name}`" in deployment for (name,) in stored)
+    with pytest.raises(psycopg.Error) as caught:
+        system.superuser.execute("select oml_configure('no such setting', '')")
+    hint = re.fullmatch(r"Settings are (.*)\.", str(caught.value.diag.message_hint))
+    assert hint is not None
+    rows = re.findall(r"^\| `(\w+)` \|", deployment, re.MULTILINE)
+    assert sorted(rows) == sorted(re.split(", | and ", hint.group(1)))
 
 
 def test_fail_points_are_all_described() -> None:

@@ -271,6 +271,12 @@ def test_what_was_changed_behind_it_gives_no_proof(chain: Chain, change: str) ->
 # -- the command line ------------------------------------------------------------------------------
 
 
+REWRITTEN = (
+    "the consistency proof does not lead to the ",
+    "do not lead to the new one",
+    "two roots for the same 600 entries",
+)
+
 OFFLINE = """
 import sys
 def refuse(event, _):
@@ -338,6 +344,8 @@ def test_a_proof_that_proves_nothing_exits_1_and_what_is_none_exits_2(
         done = offline("verify-proof", str(file), "--key", key)
         assert done.returncode == status, (name, done.stdout, done.stderr)
         assert ("proves nothing" in done.stderr) == (status == 1), name
+        assert ("repeat --key" in done.stderr) == (name == "unpinned"), name
+        assert ("must give another" in done.stderr) == (name not in ("unpinned", "no key")), name
         assert "Traceback" not in done.stderr
     assert offline("verify-proof", str(file)).returncode == 2
     assert offline("verify-proof", str(tmp_path / "none"), "--key", "00" * 32).returncode == 2
@@ -369,7 +377,7 @@ def test_a_quorum_is_required_of_a_proof_and_met_by_an_attached_cosignature(
     chain.system.oml("prove", chain.event(7), "--out", str(file))
     verify = ("verify-proof", str(file), "--key", chain.root_key, "--policy", str(rules))
     done = offline(*verify)
-    assert done.returncode == 1 and "the policy is not met" in done.stderr
+    assert done.returncode == 1 and "the policy is not met: no witness" in done.stderr
 
     old: dict[str, int] = {}
     lines.write_bytes(b"".join(witness.collect(policy.read(rules), checkpoint, tree, old)))
@@ -381,7 +389,7 @@ def test_a_quorum_is_required_of_a_proof_and_met_by_an_attached_cosignature(
         assert json.loads(done.stdout)["witnesses"] == ["W"]
     done = offline(*verify, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["witnesses"] == {"W": "2023-11-14 22:13:21+00:00"}
+    assert json.loads(done.stdout)["witnesses"] == {"W": "2023-11-14T22:13:21+00:00"}
 
     cosigned = tmp_path / "checkpoint"
     cosigned.write_bytes(checkpoint)
@@ -414,7 +422,11 @@ def test_a_cosignature_that_does_not_verify_is_not_attached(
         lines.write_text(line)
         done = offline("tlog", "attach", str(file), str(lines), "--policy", str(rules))
         assert done.returncode == status, done.stderr
+        assert (f"{lines} holds no signature lines" in done.stderr) == (status == 2)
         assert file.read_bytes() == checkpoint
+    done = offline("tlog", "attach", str(rules), str(lines), "--policy", str(rules))
+    assert done.returncode == 2
+    assert f"{rules} is neither a checkpoint nor a proof file" in done.stderr
 
 
 def test_a_later_checkpoint_is_shown_to_go_on_from_an_earlier_one(
@@ -443,14 +455,40 @@ def test_a_later_checkpoint_is_shown_to_go_on_from_an_earlier_one(
         done = offline(*check, "--key", chain.root_key, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["old_size"] == old
-        assert offline(*check, "--key", "00" * 32).returncode == 1
-    wrong = ("verify-consistency", str(files[512]), str(files[EVENTS]), str(proof_file))
-    assert offline(*wrong, "--key", chain.root_key).returncode == 1
-    assert offline(*made, str(files[512]), str(files[300])).returncode == 1
+    check = ("verify-consistency", str(files[512]), str(files[EVENTS]), str(proof_file))
+    key = ("--key", chain.root_key)
+
+    def expect(status: int, words: str, *arguments: str) -> None:
+        done = offline(*arguments)
+        assert done.returncode == status and words in done.stderr, done.stderr
+        assert ("rewritten" in done.stderr) == (words in REWRITTEN), done.stderr
+
+    # What is no evidence is not called that.
+    expect(1, "proves nothing: the old checkpoint is signed by none", *check, "--key", "00" * 32)
+    spoiled = tmp_path / "spoiled"
+    spoiled.write_bytes(files[EVENTS].read_bytes().replace(b"\n600\n", b"\n601\n"))
+    expect(1, "proves nothing: the new checkpoint: ", *check[:2], str(spoiled), check[3], *key)
+    swapped = str(files[512]), str(files[300])
+    expect(2, "swapped", *made, *swapped)
+    expect(2, "swapped", check[0], *swapped, str(proof_file), *key)
+    row = chain.system.superuser.execute("select oml.deployment_id()").fetchone()
+    assert row is not None
+    other = tmp_path / "other"
+    other.write_bytes(sign(chain.system, UUID(row[0]), 3, bytes(32)))
+    expect(2, "of two logs", *made, str(other), str(files[300]))
+    expect(2, "of two logs", check[0], str(other), *check[2:], *key)
+    # Nor is a proof at fault.
+    assert offline(*made, str(files[300]), str(files[EVENTS])).returncode == 0
+    expect(1, "the proof is of other checkpoints", *check, *key)
+    # Signed checkpoints that contradict each other are.
     forged = tmp_path / "forged"
     forged.write_bytes(sign(chain.system, chain.tenant_id, 400, bytes(32)))
-    done = offline(*made, str(forged), str(files[EVENTS]))
-    assert done.returncode == 1 and "rewritten" in done.stderr
+    expect(1, REWRITTEN[0], *made, str(forged), str(files[EVENTS]))
+    expect(1, REWRITTEN[1], *made, str(files[300]), str(forged))
+    forged.write_bytes(sign(chain.system, chain.tenant_id, 300, bytes(32)))
+    expect(1, REWRITTEN[0], check[0], str(forged), str(files[EVENTS]), str(proof_file), *key)
+    forged.write_bytes(sign(chain.system, chain.tenant_id, EVENTS, bytes(32)))
+    expect(1, REWRITTEN[2], check[0], str(files[EVENTS]), str(forged), str(proof_file), *key)
     assert offline(*made, str(proof_file), str(files[EVENTS])).returncode == 2
     assert offline(*made[:2], str(files[300]), str(files[512])).returncode == 2
     dsn = ("--dsn", chain.system.dsn("daemon_login"))  # where the database says that it is

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -27,6 +28,7 @@ from lakes import (
 )
 from systems import System
 
+ENTRY = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 [A-Z]+ [a-z-]+: \S")
 QUICK = {"OML_POLL_INTERVAL_S": "0.05"}
 
 
@@ -136,6 +138,14 @@ def test_a_signal_ends_it_while_the_server_is_away(
         assert serving.stderr is not None
         assert "database away" in serving.stderr.readline()
         assert end(serving, by)[-1] == "stopped"
+        # What libpq says of it has two lines; an entry has one, which names the role.
+        serving = private_system.start_oml("serve", "--role", role, env=QUICK)
+        assert serving.stderr is not None
+        assert f" WARNING {role}: database away: " in serving.stderr.readline()
+        serving.send_signal(by)
+        _, log = serving.communicate(timeout=PATIENCE_S)
+        assert all(ENTRY.match(line) for line in log.splitlines()), log
+        assert log.splitlines()[-1].endswith(" INFO serve: stopped")
 
 
 def test_it_waits_for_a_server_that_is_not_there_yet(private_system: System) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oml.errors import UsageError
 from oml.tlog import files
 
 
@@ -39,6 +40,20 @@ def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_refused_and_stays(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(UsageError, match="Is a directory"):
         files.write(tmp_path, b"data")
     assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize("place", ["none/proof", "file/proof", "link/proof"])
+def test_a_place_where_nothing_can_be_written_is_named_as_it_was_asked_for(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to("nowhere")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageError) as caught:
+        files.write(tmp_path / place, b"data")
+    assert caught.value.message.startswith(f"{tmp_path / place} cannot be written: ")
+    assert caught.value.hint is not None
+    assert sorted(tmp_path.iterdir()) == before

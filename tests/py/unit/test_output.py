@@ -12,7 +12,18 @@ def test_json_takes_times_and_paths_and_keeps_text_readable(
     output.print_json({"at": datetime(2024, 1, 2, tzinfo=UTC), "name": "Zoë"})
     printed = capsys.readouterr().out
     assert "Zoë" in printed
-    assert json.loads(printed) == {"at": "2024-01-02 00:00:00+00:00", "name": "Zoë"}
+    assert json.loads(printed) == {"at": "2024-01-02T00:00:00+00:00", "name": "Zoë"}
+
+
+def test_a_record_prints_times_in_tables_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    at = datetime(2024, 1, 2, tzinfo=UTC)
+    output.print_record({"witnesses": {"A": at}, "names": ["Zoë"], "at": at, "size": 3})
+    assert capsys.readouterr().out.splitlines() == [
+        'witnesses  {"A": "2024-01-02T00:00:00+00:00"}',
+        'names      ["Zoë"]',
+        "at         2024-01-02T00:00:00+00:00",
+        "size       3",
+    ]
 
 
 def test_a_table_in_a_pipe_keeps_long_cells_on_one_line_and_takes_no_markup(

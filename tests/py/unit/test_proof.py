@@ -154,6 +154,15 @@ def test_what_does_not_issue_a_signing_key_of_the_deployment_makes_none_count(
     proves_nothing(replace(GOOD, keys=(ISSUES[0], last)), "signed by no key that was given")
 
 
+def test_a_key_that_is_not_pinned_is_told_from_a_file_at_fault() -> None:
+    for made in (LOG.prove(), replace(Log(STRANGER).prove(), checkpoint=LOG.checkpoint(ROOT))):
+        with pytest.raises(proof.UnknownKeyError):
+            proof.verify(made, [(STRANGER if made == LOG.prove() else ROOT).public_key])
+    with pytest.raises(proof.ProvesNothingError) as caught:
+        proof.verify(replace(GOOD, index=GOOD.index + 1), [ROOT.public_key])
+    assert not isinstance(caught.value, proof.UnknownKeyError)
+
+
 def test_a_key_that_is_not_pinned_signs_nothing_that_counts() -> None:
     proves_nothing(LOG.prove(), "signed by no key that was given", STRANGER.public_key)
     proves_nothing(Log(STRANGER).prove(), "signed by no key that was given")
@@ -217,7 +226,7 @@ def test_an_event_that_another_key_signed_is_not_proved() -> None:
         note.log_verifier(LOG.origin, ROOT.public_key), note.signed(text, ROOT.secret_key)
     )
     checkpoint = note.Note(text, (line,)).encode()
-    proves_nothing(Proof(0, (), spoiled, (), checkpoint), "not signed by a key that counts")
+    proves_nothing(Proof(0, (), spoiled, (), checkpoint), "signature is not that of its key")
 
 
 def test_cosignatures_may_be_added() -> None:

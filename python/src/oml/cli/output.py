@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,16 +36,25 @@ _PIPE_WIDTH = 200  # columns of a table that is not shown on a terminal
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document to stdout; dates, paths and the like as their text."""
-    json.dump(value, sys.stdout, default=str, indent=2, ensure_ascii=False)
+    """Print one JSON document to stdout; times as in RFC 3339, paths and the like as their text."""
+    json.dump(value, sys.stdout, default=_text, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+def _text(value: object) -> str:
+    """Return a value as text; tables and lists as JSON."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_text, ensure_ascii=False)
+    return str(value)
 
 
 def print_record(record: Mapping[str, object]) -> None:
     """Print names and values, one a line."""
     width = max(map(len, record), default=0)
     for name, value in record.items():
-        print(f"{name:<{width}}  {value}")
+        print(f"{name:<{width}}  {_text(value)}")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
@@ -58,7 +68,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else _text(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 

@@ -69,7 +69,7 @@ def verify_consistency(
 ) -> None:
     """Verify that a checkpoint goes on from an earlier one, without a database or a network.
 
-    Exit 0 it does, 1 it is not shown to, 2 a file is not what it should be.
+    Exit 0 it does, 1 it is not shown to, 2 the files are not such or cannot be compared.
     """
     from oml.core import note
     from oml.driver.keys import parse_public_key

@@ -76,7 +76,7 @@ def consistency(
 ) -> None:
     """Prove from the published tiles that a checkpoint goes on from an earlier one.
 
-    Exit 0 it does, 1 it does not, 2 could not run.
+    Exit 0 it does, 1 it does not, 2 could not run, also for checkpoints that cannot be compared.
     """
     from oml import settings
     from oml.core import note
@@ -116,14 +116,10 @@ def attach(
 
     Exit 0 done, 1 one of them does not count, 2 could not run.
     """
-    from oml.core import note, proof
     from oml.tlog import files
     from oml.tlog import policy as policies
 
-    collected = [files.read(path, note.MAX_NOTE_BYTES) for path in cosignature]
-    data, names = files.attach(
-        files.read(file, proof.MAX_PROOF_BYTES), collected, policies.read(policy)
-    )
+    data, names = files.attach(file, cosignature, policies.read(policy))
     files.write(out or file, data)
     done = {"out": out or file, "witnesses": names}
     print_json(done) if json else print_record(done)

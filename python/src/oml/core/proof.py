@@ -34,6 +34,10 @@ class ProvesNothingError(ValueError):
     """The file is well formed, and does not prove that the event is in a log that counts."""
 
 
+class UnknownKeyError(ProvesNothingError):
+    """It may prove something to whoever knows other keys: none of those given counts for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What a proof file holds.
@@ -139,7 +143,8 @@ def verify(proof: Proof, pinned: Iterable[bytes]) -> Proved:
 
     ``pinned`` are 32-byte public keys that the caller knows from elsewhere; a key counts too that
     one of them issued, as the envelopes in ``keys`` show.
-    Raises ProvesNothingError, and MalformedError for contents that are no such thing.
+    Raises ProvesNothingError, of which UnknownKeyError where other keys might count, and
+    MalformedError for contents that are no such thing.
     """
     checkpoint, signed = _checkpoint(proof.checkpoint)
     try:
@@ -162,8 +167,10 @@ def verify(proof: Proof, pinned: Iterable[bytes]) -> Proved:
             f"event number {event.fields['seq']} of a chain is not entry {proof.index} of its log"
         )
     signer = trusted.get(event.kid)
-    if signer is None or not cose.verify(event.sign1, signer):
-        raise ProvesNothingError(f"the event is not signed by a key that counts: {event.kid.hex()}")
+    if signer is None:
+        raise UnknownKeyError(f"the event is not signed by a key that counts: {event.kid.hex()}")
+    if not cose.verify(event.sign1, signer):
+        raise ProvesNothingError(f"the event's signature is not that of its key {event.kid.hex()}")
     leaf = merkle.leaf_hash(event.hash)
     try:
         merkle.verify_inclusion(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root)
@@ -194,7 +201,7 @@ def _signer(signed: note.Note, origin: str, trusted: dict[bytes, bytes]) -> byte
                 return key
     except note.NoteError as error:
         raise ProvesNothingError(str(error)) from None
-    raise ProvesNothingError(
+    raise UnknownKeyError(
         "its checkpoint is signed by no key that was given, nor by one that such a key issued"
     )
 

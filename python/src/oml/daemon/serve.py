@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
 from oml.errors import UsageError
@@ -48,16 +49,23 @@ ROLES: dict[str, Callable[[str | None, Settings, threading.Event], Role]] = {
 }
 
 
-class _JsonLines(logging.Formatter):
+class Lines(logging.Formatter):
+    """One line an entry: when (RFC 3339, UTC), level, role and message, as text or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(
-            {
-                "at": self.formatTime(record),
-                "level": record.levelname.lower(),
-                "role": record.name.removeprefix("oml."),
-                "message": record.getMessage(),
-            }
-        )
+        """Return the entry. Lines of a message, and of a traceback, are joined by `` / ``."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        role = record.name.removeprefix("oml.")
+        lines = super().format(record).splitlines()
+        message = " / ".join(line.strip() for line in lines if line.strip())
+        if not self.as_json:
+            return f"{at} {record.levelname} {role}: {message}"
+        entry = {"at": at, "level": record.levelname.lower(), "role": role, "message": message}
+        return json.dumps(entry, ensure_ascii=False)
 
 
 def run(
@@ -75,9 +83,7 @@ def run(
     if unknown:
         raise UsageError(f"there is no role {unknown[0]!r}", f"Roles: {', '.join(ROLES)}.")
     log_to_stderr = logging.StreamHandler(sys.stderr)
-    log_to_stderr.setFormatter(
-        _JsonLines() if json_logs else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+    log_to_stderr.setFormatter(Lines(as_json=json_logs))
     logging.basicConfig(level=logging.INFO, handlers=[log_to_stderr])
     stop = threading.Event()
     failures: list[BaseException] = []

@@ -14,6 +14,8 @@ from oml.store import Store
 from oml.tlog.log import Log, LogError
 
 _MAX_PATH = 63
+_KEEP = "keep both: they show that it was rewritten."
+_IF = f"Where its tiles are whole and the log's key signed both checkpoints, {_KEEP}"
 _OLD = re.compile("old (0|[1-9][0-9]{0,18})")
 
 
@@ -36,7 +38,7 @@ def parse(data: bytes) -> tuple[int, list[bytes], bytes]:
     lines = head.decode("ascii", "replace").split("\n")
     old = _OLD.fullmatch(lines[0])
     if not blank or old is None or len(lines) - 1 > _MAX_PATH:
-        raise UsageError("that is no consistency proof", "oml tlog consistency makes one.")
+        raise UsageError("the proof is no consistency proof", "oml tlog consistency makes one.")
     try:
         path = [note.decode_base64(line) for line in lines[1:]]
     except note.NoteError as error:
@@ -56,15 +58,20 @@ def prove(old: bytes, new: bytes, store: Store) -> bytes:
     """Return the proof that checkpoint ``new`` goes on from ``old``, from tiles and verified.
 
     ``store`` is where the logs are published. Raises OmlError with exit status 1 when it does not,
-    UsageError for what is no checkpoint, and OmlError for tiles that are missing.
+    UsageError for what is no checkpoint and for two that cannot be compared, and OmlError for tiles
+    that are missing.
     """
     growth = _growth(read(old, "the old one")[0], read(new, "the new one")[0])
     try:
         log = Log(store, *note.parse_origin(growth.new.origin))
+        if growth.new.size and merkle.root(log, growth.new.size) != growth.new.root:
+            raise _refused(
+                f"the tiles at {store.url} do not lead to the new one", f"Check the tlog URL. {_IF}"
+            )
         path = merkle.consistency_proof(log, growth.old.size, growth.new.size)
         _verify(growth, path)
     except merkle.ProofError as error:
-        raise _refused(str(error)) from None
+        raise _refused(str(error), _IF) from None
     except note.NoteError as error:
         raise UsageError(str(error)) from None
     except LogError as error:
@@ -78,7 +85,8 @@ def prove(old: bytes, new: bytes, store: Store) -> bytes:
 def verify(old: bytes, new: bytes, proof: bytes, pinned: Iterable[bytes]) -> Growth:
     """Insist that ``new`` goes on from ``old``, both signed by one of the 32-byte public keys.
 
-    Raises OmlError with exit status 1, UsageError for what is malformed.
+    Raises OmlError with exit status 1, UsageError for what is malformed and for checkpoints that
+    cannot be compared.
     """
     old_size, path, offered = parse(proof)
     before, after = read(old, "the old one"), read(new, "the new one")
@@ -88,23 +96,51 @@ def verify(old: bytes, new: bytes, proof: bytes, pinned: Iterable[bytes]) -> Gro
             if not any(
                 note.is_signed(signed, note.log_verifier(checkpoint.origin, key)) for key in pinned
             ):
-                raise _refused(f"the {which} checkpoint is signed by none of the keys")
+                raise OmlError(
+                    f"this proves nothing: the {which} checkpoint is signed by none of the keys"
+                    " given",
+                    "Repeat --key for each key that the log had: after a rotation of the signing"
+                    " key the old one and the new one.",
+                    EXIT_FINDINGS,
+                )
         except note.NoteError as error:
-            raise _refused(f"the {which} checkpoint: {error}") from None
+            raise OmlError(
+                f"this proves nothing: the {which} checkpoint: {error}",
+                "It was changed after it was signed: get it again from where it came.",
+                EXIT_FINDINGS,
+            ) from None
+    if growth.old.size == growth.new.size and growth.old.root != growth.new.root:
+        raise _refused(
+            f"they have two roots for the same {growth.old.size} entries",
+            f"Both are signed by keys that you gave, so {_KEEP}",
+        )
+    made_by = "oml tlog consistency makes one of the published tiles."
     if old_size != growth.old.size or read(offered, "the proof's")[0] != growth.new:
-        raise _refused("it is the proof of other checkpoints")
+        raise _refused("the proof is of other checkpoints", f"Ask for that of these: {made_by}")
     try:
         _verify(growth, path)
     except merkle.ProofError as error:
-        raise _refused(str(error)) from None
+        raise _refused(
+            str(error),
+            f"The proof may be at fault, and nobody signs it. Ask for another: {made_by} Where"
+            f" none can be made, {_KEEP}",
+        ) from None
     return growth
 
 
 def _growth(old: note.Checkpoint, new: note.Checkpoint) -> Growth:
     if old.origin != new.origin:
-        raise _refused(f"they are of two logs, {old.origin} and {new.origin}")
+        raise UsageError(
+            f"the checkpoints are of two logs, {old.origin} and {new.origin}",
+            "Give two of one log. One that ends in another number is of another generation, which"
+            " begins where a loss was accepted, and goes on from nothing.",
+        )
     if old.size > new.size:
-        raise _refused(f"the old one has {old.size} entries, more than the {new.size} of the new")
+        raise UsageError(
+            f"the old checkpoint has {old.size} entries, more than the {new.size} of the new one",
+            "The arguments are swapped: the one with fewer entries comes first. If it is indeed the"
+            " one that was published later, the log was set back: keep both.",
+        )
     return Growth(old, new)
 
 
@@ -113,9 +149,7 @@ def _verify(growth: Growth, path: list[bytes]) -> None:
     merkle.verify_consistency(old.size, new.size, old.root, new.root, path)
 
 
-def _refused(reason: str) -> OmlError:
+def _refused(reason: str, hint: str) -> OmlError:
     return OmlError(
-        f"the new checkpoint is not shown to go on from the old one: {reason}",
-        "If both are signed by the log's key, keep them: they show that it was rewritten.",
-        EXIT_FINDINGS,
+        f"the new checkpoint is not shown to go on from the old one: {reason}", hint, EXIT_FINDINGS
     )

@@ -15,6 +15,11 @@ from oml.errors import EXIT_FINDINGS, OmlError, UsageError
 from oml.tlog.policy import Policy, printable
 
 _HINT = "Whoever gave it to you must give another: oml prove makes one from the newest checkpoint."
+_UNKNOWN_KEY_HINT = (
+    "That says nothing against the file, nor for it. The root key verifies every proof of the"
+    " deployment; without it repeat --key: after a rotation of the signing key for the old one and"
+    " the new one."
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,8 +36,22 @@ def read(path: Path, most_bytes: int) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put a file there, whole or not at all; into a pipe or device, as it is. Raises OSError."""
-    path = Path(os.path.realpath(path))
+    """Put a file there, whole or not at all; into a pipe or device, as it is.
+
+    Raises UsageError that names ``path``, BrokenPipeError where nobody reads the pipe.
+    """
+    try:
+        _write(Path(os.path.realpath(path)), data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}",
+            "Name a file in a directory that exists and that you may write to.",
+        ) from None
+
+
+def _write(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
@@ -105,26 +124,31 @@ def verify(path: Path, pinned: Sequence[bytes], policy: Policy | None) -> Verifi
         proved = proof.verify(proof.parse(read(path, proof.MAX_PROOF_BYTES)), pinned)
     except proof.MalformedError as error:
         raise UsageError(f"{path} is not a proof file: {error}", _HINT) from None
+    except proof.UnknownKeyError as error:
+        raise OmlError(
+            f"{path} proves nothing under the keys given: {error}", _UNKNOWN_KEY_HINT, EXIT_FINDINGS
+        ) from None
     except proof.ProvesNothingError as error:
         raise OmlError(f"{path} proves nothing: {error}", _HINT, EXIT_FINDINGS) from None
     times = {} if policy is None else policy.require(proved.checkpoint, proved.note)
     return Verified(proved, {name: _moment(seconds) for name, seconds in times.items()})
 
 
-def attach(data: bytes, collected: Sequence[bytes], policy: Policy) -> tuple[bytes, list[str]]:
-    """Return a checkpoint or proof file with cosignatures added, and who made them.
+def attach(file: Path, collected: Sequence[Path], policy: Policy) -> tuple[bytes, list[str]]:
+    """Return what a checkpoint or proof file is with cosignatures added, and who made them.
 
     Each of ``collected`` holds signature lines, or a cosigned checkpoint. All must be of witnesses
-    of the policy and verify. Raises UsageError, OmlError with exit status 1.
+    of the policy and verify. Raises UsageError that names the file, OmlError with exit status 1.
     """
+    data = read(file, proof.MAX_PROOF_BYTES)
     try:
         whole = proof.parse(data) if data.startswith(b"c2sp.org/tlog-proof") else None
         _, signed = note.parse_checkpoint(data if whole is None else whole.checkpoint)
     except (proof.MalformedError, note.NoteError) as error:
-        raise UsageError(f"that is neither a checkpoint nor a proof file: {error}") from None
+        raise UsageError(f"{file} is neither a checkpoint nor a proof file: {error}") from None
     added: list[note.Signature] = []
-    for lines in collected:
-        added += _cosignatures(lines, signed)
+    for each in collected:
+        added += _cosignatures(each, signed)
     known = {(w.verifier.name, w.verifier.key_id): w for w in policy.witnesses}
     names = []
     try:
@@ -143,15 +167,16 @@ def attach(data: bytes, collected: Sequence[bytes], policy: Policy) -> tuple[byt
     )
 
 
-def _cosignatures(data: bytes, signed: note.Note) -> list[note.Signature]:
+def _cosignatures(path: Path, signed: note.Note) -> list[note.Signature]:
+    data = read(path, note.MAX_NOTE_BYTES)
     try:
         if b"\n\n" not in data:
             return list(note.parse_signatures(data.decode()))
         other = note.parse(data)
     except ValueError as error:
-        raise UsageError(f"that holds no signature lines: {error}") from None
+        raise UsageError(f"{path} holds no signature lines: {error}") from None
     if other.text != signed.text:
-        raise _refused("the cosigned checkpoint is another one")
+        raise _refused(f"the cosigned checkpoint in {path} is another one")
     return [s for s in other.signatures if s not in signed.signatures]
 
 

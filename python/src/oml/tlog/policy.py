@@ -70,8 +70,9 @@ class Policy:
         except note.SignatureError as error:
             raise _refused(str(error)) from None
         if not self.is_met_by(times):
-            names = ", ".join(map(printable, sorted(times))) or "none"
-            raise _refused(f"the policy's quorum did not cosign the checkpoint, but {names}")
+            names = ", ".join(map(printable, sorted(times)))
+            who = f"only {names} cosigned" if names else "no witness of the policy cosigned"
+            raise _refused(f"{who} the checkpoint, which is not its quorum")
         return times
 
 
