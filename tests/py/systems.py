@@ -144,6 +144,15 @@ class System:
         self._logins.append(login)
         return login
 
+    def forget_places(self) -> None:
+        """Make it a system without lake and logs, as after a genesis that names none.
+
+        Its first append after a restart opens the gate.
+        """
+        self.superuser.execute("alter table oml.setting disable trigger guard_rows")
+        self.superuser.execute("delete from oml.setting where name in ('lake_url', 'tlog_url')")
+        self.superuser.execute("alter table oml.setting enable always trigger guard_rows")
+
     def open_gate(self) -> None:
         """Check and open the write gate, as omld does when its session begins."""
         gate.ensure_open(Settings(lake_url=self.lake_url), self.dsn(SUPERUSER))

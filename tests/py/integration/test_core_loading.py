@@ -70,6 +70,7 @@ def acme(private_system: System) -> System:
     private_system.superuser.execute("select oml_register_event_type('job.done')")
     private_system.make("acme")
     private_system.bind("app", "acme")
+    private_system.forget_places()
     return private_system
 
 

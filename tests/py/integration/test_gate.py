@@ -55,14 +55,6 @@ def refused(connection: Connection, tenant: str | None = None) -> psycopg.Error:
     return caught.value
 
 
-def without_places(system: System) -> None:
-    """Make the system one without a lake and without logs, as after a genesis that names none."""
-    connection = system.superuser
-    connection.execute("alter table oml.setting disable trigger guard_rows")
-    connection.execute("delete from oml.setting where name in ('lake_url', 'tlog_url')")
-    connection.execute("alter table oml.setting enable always trigger guard_rows")
-
-
 # -- restarts --------------------------------------------------------------------------------------
 
 
@@ -71,7 +63,7 @@ def test_a_first_append_opens_the_gate_of_a_system_without_a_lake(
     private_system: System, how: str
 ) -> None:
     prepare(private_system)
-    without_places(private_system)
+    private_system.forget_places()
     restart(private_system, how)
     assert status(private_system) == (False, "restarted")
     app = private_system.connect("app")
@@ -129,7 +121,7 @@ def test_of_two_first_appends_one_opens_the_gate_and_neither_waits_for_ever(
     private_system: System,
 ) -> None:
     prepare(private_system, "acme", "globex")
-    without_places(private_system)
+    private_system.forget_places()
     restart(private_system, "stop")
     first = private_system.connect("app", autocommit=False)
     second = private_system.connect("app", autocommit=False)
@@ -152,7 +144,7 @@ def test_of_two_first_appends_one_opens_the_gate_and_neither_waits_for_ever(
 
 def test_many_first_appends_at_once_go_through(private_system: System) -> None:
     prepare(private_system, "acme", "globex")
-    without_places(private_system)
+    private_system.forget_places()
     restart(private_system, "kill")
     barrier = Barrier(8)
 
