@@ -245,6 +245,7 @@ def test_the_daemon_serves_on_when_the_server_restarts(
         system.superuser.close()
         way()
         system.cluster.start()
+        system.open_gate()  # no append opens it where the key is omld's
         system.connect("app").execute(APPEND)
     expect_chain(system, 4)
     assert daemon.end()[-1] == "stopped"
