@@ -60,6 +60,12 @@ def test_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_every_error_has_a_hint() -> None:
+    page = (DOCS / "reference" / "errors.md").read_text()
+    rows = re.findall(r"^\| `(OM\d{3})` \| .* \| (.*) \|$", page, re.MULTILINE)
+    assert rows and not [code for code, hint in rows if not hint.strip()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     text = _FENCE.sub("", page.read_text())
