@@ -263,7 +263,7 @@ def test_it_connects_again_when_either_of_its_connections_is_lost(system: System
             " where datname = current_database() and application_name = %s",
             name,
         )
-        assert ended == 1
+        assert ended >= 1  # one that is just being closed may be among them
     append(app, 3)
     wait_until_drained(system, serving)
     messages = end(serving)
