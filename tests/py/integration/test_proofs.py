@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import pytest
 
 from forge import read_key
 from oml.core import envelope, keys, merkle, note, proof
+from oml.dev.cluster import SUPERUSER
 from oml.store import open_store
 from oml.tlog import policy, witness
 from omld import Omld
@@ -228,19 +229,77 @@ def test_keys_that_took_over_are_shown_to_come_from_the_root_key(chain: Chain) -
         path = chain.system.key_file.with_name(f"{chain.system.database}.{number}.key")
         keys.generate(str(path), owner.uid, owner.gid)
         publics.append(read_key(path).public_key)
+        if number == 2:
+            superuser.execute("select oml_issue_key(%s, 'signing')", (publics[-1],))
         superuser.execute("select oml_rotate_signing_key(%s)", (f"file:{path}",))
         chain.append(1)
+        if number == 1:
+            publish(chain.system, chain.tenant_id, EVENTS + 1)
+            once = {seq: chain.prove(seq) for seq in (7, EVENTS + 1)}
     publish(chain.system, chain.tenant_id)
     root = bytes.fromhex(chain.root_key)
+    for one in once.values():
+        assert len(one.keys) == 3
+        assert proof.verify(one, [root]).key == publics[0]
+    assert in_force(chain) == [root, *publics]
     made = {seq: chain.prove(seq) for seq in (7, EVENTS + 1, EVENTS + 2)}
     for one in made.values():
-        assert len(one.keys) == 2
+        assert len(one.keys) == 6
         assert proof.verify(one, [root]).key == publics[1]
     assert old.keys == () and proof.verify(old, [root]).key == root
     # Whoever knows the key in force alone can verify what it signed itself.
     proof.verify(made[EVENTS + 2], [publics[1]])
     with pytest.raises(proof.ProvesNothingError):
         proof.verify(made[7], [publics[1]])
+
+
+def in_force(chain: Chain) -> list[bytes]:
+    """Return the keys that a checkpoint may be signed with."""
+    return [row[0] for row in chain.system.superuser.execute("select oml.tlog_keys()").fetchall()]
+
+
+def test_a_key_that_never_came_into_force_signs_no_proof(chain: Chain) -> None:
+    """Neither one on standby, nor one withdrawn, nor one whose issue was rolled back."""
+    root = bytes.fromhex(chain.root_key)
+    _, checkpoint = publish(chain.system, chain.tenant_id)
+    made = chain.prove(7)
+    session = chain.system.connect(SUPERUSER, autocommit=False)
+
+    def issue(key: keys.SigningKey) -> None:
+        session.execute("select oml_issue_key(%s, 'signing')", (key.public_key,))
+
+    def shown() -> tuple[bytes, ...]:
+        rows = session.execute(
+            "select envelope from oml.journal where type like 'key.%' order by seq"
+        ).fetchall()
+        return tuple(row[0] for row in rows)
+
+    rolled_back, standby = (keys.from_seed(bytes((n,)) * 32) for n in (7, 8))
+    issue(rolled_back)
+    ways = [(rolled_back, shown())]
+    session.rollback()
+    issue(standby)
+    session.commit()
+    ways.append((standby, shown()))
+    assert in_force(chain) == [root]
+    session.execute("select oml_retire_key(%s)", (standby.kid.hex(),))
+    session.commit()
+    ways.append((standby, shown()))
+    assert len(ways[-1][1]) == 3
+    assert in_force(chain) == [root]
+    for thief, way in ways:
+        proof.verify(replace(made, keys=way), [root])
+        forged = replace(made, keys=way, checkpoint=signed_by(thief, checkpoint))
+        proof.verify(forged, [root, thief.public_key])
+        with pytest.raises(proof.ProvesNothingError, match="signed by no key"):
+            proof.verify(forged, [root])
+
+
+def signed_by(key: keys.SigningKey, checkpoint: bytes) -> bytes:
+    """Return the checkpoint with the signature of another key alone."""
+    text = note.parse(checkpoint).text
+    log = note.log_verifier(note.read_checkpoint(text).origin, key.public_key)
+    return note.Note(text, (note.log_signature(log, note.signed(text, key.secret_key)),)).encode()
 
 
 @pytest.mark.parametrize(
