@@ -67,6 +67,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "What the database holds already is not safe to install on.",
         ("role %s already exists", "oml_owner, oml_kernel or", "schema oml exists"),
     ),
+    "OM150": (
+        "What would be recorded is not the chain's log, or takes back what was published.",
+        ("the log of tenant %s may not go", "that is no checkpoint of the first"),
+    ),
 }
 _CODE = re.compile(r"OM\d{3}")
 _STRING = r"'(?:[^']|'')*'"

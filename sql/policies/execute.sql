@@ -39,7 +39,7 @@ grant execute on function
   oml.lake_advance(bigint),
   oml.lake_record_table(text, int, text),
   oml.tlog_sign(uuid, int, bigint, bytea), oml.tlog_advance(bigint),
-  oml.tlog_record(uuid, int, bigint, bytea, text), oml.tlog_record_nodes(uuid, int, int, bigint, bytea)
+  oml.tlog_record(uuid, int, bigint, bytea, text)
 to oml_daemon;
 
 -- Between the three owners.

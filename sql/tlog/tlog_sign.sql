@@ -1,6 +1,6 @@
 -- Signs the checkpoint of a chain's log with the key in force. Only of events that are committed: one
 -- that is rolled back must never be in a tree that was signed, so the transaction must have written
--- nothing, and then it sees no event of its own. Nor behind a closed write gate: a database that was set
+-- nothing, and then it sees no event of its own; and the root must be that of the events that it sees. Nor behind a closed write gate: a database that was set
 -- back would sign against what it published before.
 create function oml.tlog_sign(tenant_id uuid, generation int, size bigint, root bytea)
 returns text
@@ -12,6 +12,7 @@ as $$
 declare
   gate record;
   log record;
+  made record;
   sealed record;
 begin
   perform oml.require_operator();
@@ -48,6 +49,13 @@ begin
       errcode = 'OM143', message = format('a checkpoint of %s events was published, and this one of %s does not go on from it', log.size, size),
       hint = 'A log never takes back what it published. Run oml verify, and compare the tiles with the journal.';
   end if;
+  select r.* into made from oml.tlog_root(tenant_id, generation, size, false) r;
+  if made.root is distinct from tlog_sign.root then
+    raise exception using
+      errcode = 'OM155',
+      message = format('that is not the root of the first %s events: %s', size, coalesce(made.refusal, 'the journal has another')),
+      hint = 'Run oml verify, and compare the tiles with the journal. Rows of oml.tlog_node that were changed have this effect too.';
+  end if;
   select s.* into sealed
   from oml.seal_checkpoint(
     (select s.value from oml.setting s where s.name = 'signer'), log.kid, log.public_key,
@@ -61,4 +69,4 @@ begin
 end
 $$;
 comment on function oml.tlog_sign(uuid, int, bigint, bytea)
-  is 'Sign the checkpoint of a chain''s transparency log (c2sp.org/tlog-checkpoint) with the signing key in force. Needs operate on the provider, and a transaction that has written nothing.';
+  is 'Sign the checkpoint of a chain''s transparency log (c2sp.org/tlog-checkpoint) with the signing key in force, if the root is that of its events. Needs operate on the provider, and a transaction that has written nothing.';

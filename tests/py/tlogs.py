@@ -23,6 +23,11 @@ class Grown:
         """See merkle.Tiles."""
         return self.tiles[level, index, width]
 
+    @property
+    def root(self) -> bytes:
+        """The root of the whole tree."""
+        return merkle.root(self, self.size)
+
     def add(self, leaves: Sequence[bytes]) -> list[merkle.Tile]:
         """Grow by these leaves, and return the tiles that this made."""
         made = list(merkle.new_tiles(self, self.size, leaves))
@@ -32,41 +37,43 @@ class Grown:
         return made
 
 
-def sign(system: System, tenant_id: UUID, size: int, root: bytes, generation: int = 1) -> bytes:
-    """Have the database sign a checkpoint."""
+def sign(
+    system: System, tenant_id: UUID, size: int, root: bytes | None = None, generation: int = 1
+) -> bytes:
+    """Have the database sign a checkpoint, of the root that the journal has unless one is given."""
+    asked = grown(system, tenant_id, size).root if root is None else root
     row = system.superuser.execute(
-        "select oml.tlog_sign(%s, %s, %s, %s)", (tenant_id, generation, size, root)
+        "select oml.tlog_sign(%s, %s, %s, %s)", (tenant_id, generation, size, asked)
     ).fetchone()
     assert row is not None
     return str(row[0]).encode()
 
 
-def publish(system: System, tenant_id: UUID, size: int | None = None) -> tuple[Grown, bytes]:
-    """Put a chain's tree and checkpoint into the database; return its tiles and the checkpoint."""
+def forge(key: keys.SigningKey, origin: str, size: int, root: bytes) -> bytes:
+    """Return a checkpoint as whoever has the key can sign it."""
+    log = note.log_verifier(origin, key.public_key)
+    text = note.checkpoint_text(origin, size, root)
+    return note.Note(text, (note.log_signature(log, note.signed(text, key.secret_key)),)).encode()
+
+
+def grown(system: System, tenant_id: UUID, size: int | None = None) -> Grown:
+    """Return the tree of a chain's first events."""
     rows = system.superuser.execute(
         "select envelope from oml.journal where tenant_id = %s order by seq limit %s",
         (tenant_id, size),
     ).fetchall()
     tree = Grown()
-    made = tree.add([merkle.leaf_hash(envelope.digest(row[0])) for row in rows])
-    root = merkle.root(tree, tree.size)
-    checkpoint = sign(system, tenant_id, tree.size, root)
-    superuser = system.superuser
-    for tile in made:
-        for at in range(tile.width if tile.level else 0):
-            superuser.execute(
-                "insert into oml.tlog_node (tenant_id, generation, level, n, hash)"
-                " values (%s, 1, %s, %s, %s) on conflict do nothing",
-                (
-                    tenant_id, tile.level, 256 * tile.index + at,
-                    tile.hashes[32 * at : 32 * at + 32],
-                ),
-            )  # fmt: skip
-    superuser.execute(
-        "insert into oml.tlog (tenant_id, size, root, checkpoint, published_at)"
-        " values (%s, %s, %s, %s, now()) on conflict (tenant_id) do update"
-        " set size = excluded.size, root = excluded.root, checkpoint = excluded.checkpoint",
-        (tenant_id, tree.size, root, checkpoint.decode()),
+    tree.add([merkle.leaf_hash(envelope.digest(row[0])) for row in rows])
+    return tree
+
+
+def publish(system: System, tenant_id: UUID, size: int | None = None) -> tuple[Grown, bytes]:
+    """Put a chain's checkpoint into the database; return its tiles and the checkpoint."""
+    tree = grown(system, tenant_id, size)
+    checkpoint = sign(system, tenant_id, tree.size, tree.root)
+    system.superuser.execute(
+        "select oml.tlog_record(%s, 1, %s, %s, %s)",
+        (tenant_id, tree.size, tree.root, checkpoint.decode()),
     )
     return tree, checkpoint
 

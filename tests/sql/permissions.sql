@@ -22,6 +22,11 @@ select value as deployment from oml.setting where name = 'deployment_id' \gset
 
 select oml_issue_key(decode(repeat('ab', 32), 'hex'), 'signing') as standby \gset
 
+select format('select oml.tlog_record(%L, 1, 1, %L, %L)', :'globex', r.root, s.checkpoint) as recording
+from oml.tlog_root(:'globex', 1, 1, false) r, oml.chain_head h join oml.key k on k.kid = h.kid,
+  oml.seal_checkpoint((select value from oml.setting where name = 'signer'), k.kid, k.public_key, :'deployment', h.tenant_id, 1, 1, r.root) s
+where h.tenant_id = :'globex' \gset
+
 create temporary table verb (name text, call text, operate boolean, audit boolean, lacks text);
 grant select on verb to public;
 insert into verb values
@@ -61,8 +66,7 @@ insert into verb values
   ('tlog_changes', 'select * from oml.tlog_changes(0, 1)', true, true, 'operate or audit'),
   ('tlog_entries', format('select * from oml.tlog_entries(%L, 0, 10)', :'globex'), true, true, 'operate or audit'),
   ('tlog_advance', 'select oml.tlog_advance(1)', true, false, 'operate'),
-  ('tlog_record', format('select oml.tlog_record(%L, 1, 1, sha256(''1''), ''note'')', :'globex'), true, false, 'operate'),
-  ('tlog_record_nodes', format('select oml.tlog_record_nodes(%L, 1, 1, 0, sha256(''1''))', :'globex'), true, false, 'operate'),
+  ('tlog_record', :'recording', true, false, 'operate'),
   ('oml_verify_chain', $$ select * from oml_verify_chain('globex') $$, false, true, null),
   ('chain_rows', format('select * from oml.chain_rows(%L, 0, 10)', :'globex'), false, true, null);
 

@@ -131,7 +131,7 @@ select set_eq(
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
     ('tlog_state', '{oml_auditor,oml_daemon}'), ('tlog_heads', '{oml_auditor,oml_daemon}'), ('tlog_keys', '{oml_auditor,oml_daemon}'),
     ('tlog_changes', '{oml_auditor,oml_daemon}'), ('tlog_entries', '{oml_auditor,oml_daemon}'), ('tlog_advance', '{oml_daemon}'),
-    ('tlog_record', '{oml_daemon}'), ('tlog_record_nodes', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
+    ('tlog_record', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
     ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),

@@ -172,7 +172,7 @@ select set_eq(
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),
     ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
-    ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'), ('tlog_record_nodes', 'oml_fleet'),
+    ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'),
     ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
@@ -184,7 +184,7 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('checked_alone'), ('seal_checkpoint'), ('prove_inclusion'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('checked_alone'), ('seal_checkpoint'), ('prove_inclusion'), ('tlog_root'), ('checkpoint_fault'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'

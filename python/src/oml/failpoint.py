@@ -28,7 +28,6 @@ TLOG = (
     "tlog.tiles-written",
     "tlog.signed",
     "tlog.checkpoint-written",
-    "tlog.nodes-recorded",
     "tlog.recorded",
     "tlog.cosigned",
     "tlog.published",

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -14,11 +14,12 @@ import pytest
 
 from forge import read_key
 from oml.core import envelope, keys, merkle, note, proof
+from oml.dev.cluster import SUPERUSER
 from oml.store import open_store
 from oml.tlog import policy, witness
 from omld import Omld
 from systems import System
-from tlogs import Grown, WitnessServer, publish, sign
+from tlogs import Grown, WitnessServer, forge, grown, publish, sign
 
 EVENTS = 600
 
@@ -96,13 +97,14 @@ PROVE = "select oml_prove_inclusion(%s)"
 def test_a_checkpoint_is_signed_by_the_key_in_force(chain: Chain) -> None:
     daemon = chain.system.connect("daemon_login")
     for size in (1, EVENTS):
-        row = daemon.execute(SIGN, (chain.tenant_id, 1, size, bytes(range(32)))).fetchone()
+        root = grown(chain.system, chain.tenant_id, size).root
+        row = daemon.execute(SIGN, (chain.tenant_id, 1, size, root)).fetchone()
         assert row is not None
         read, signed = note.parse_checkpoint(row[0].encode())
         deployment = chain.system.superuser.execute("select oml.deployment_id()").fetchone()
         assert deployment is not None
         origin = note.origin(UUID(deployment[0]), chain.tenant_id, 1)
-        assert read == note.Checkpoint(origin, size, bytes(range(32)))
+        assert read == note.Checkpoint(origin, size, root)
         key = note.log_verifier(origin, bytes.fromhex(chain.root_key))
         assert note.is_signed(signed, key) and len(signed.signatures) == 1
 
@@ -115,8 +117,11 @@ def test_what_cannot_be_a_checkpoint_of_the_chain_is_not_signed(chain: Chain) ->
         refused(chain, "OM141", SIGN, chain.tenant_id, generation, 1, root)
     for size in (0, -1, EVENTS + 1, 2**62, None):
         refused(chain, "OM142", SIGN, chain.tenant_id, 1, size, root)
-    for bad in (bytes(31), bytes(33), b""):
-        refused(chain, "OM144", SIGN, chain.tenant_id, 1, 1, bad)
+    own = grown(chain.system, chain.tenant_id, 2).root
+    for bad in (bytes(32), own[:31], own + bytes(1), b"", None):
+        refused(chain, "OM155", SIGN, chain.tenant_id, 1, 2, bad)
+    refused(chain, "OM155", SIGN, chain.tenant_id, 1, 1, own)
+    sign(chain.system, chain.tenant_id, 2, own)
 
 
 def test_a_checkpoint_that_takes_back_the_published_one_is_not_signed(chain: Chain) -> None:
@@ -125,7 +130,8 @@ def test_a_checkpoint_that_takes_back_the_published_one_is_not_signed(chain: Cha
     assert sign(chain.system, chain.tenant_id, 300, root) == checkpoint
     refused(chain, "OM143", SIGN, chain.tenant_id, 1, 300, bytes(32))
     refused(chain, "OM143", SIGN, chain.tenant_id, 1, 299, root)
-    sign(chain.system, chain.tenant_id, 301, bytes(32))
+    refused(chain, "OM155", SIGN, chain.tenant_id, 1, 301, bytes(32))
+    sign(chain.system, chain.tenant_id, 301)
 
 
 def test_an_event_that_may_be_rolled_back_is_never_in_a_signed_checkpoint(chain: Chain) -> None:
@@ -162,7 +168,140 @@ def test_nothing_is_signed_behind_a_closed_gate(chain: Chain) -> None:
     chain.system.superuser.execute("delete from oml.gate")
     refused(chain, "OM160", SIGN, chain.tenant_id, 1, 1, bytes(32))
     chain.system.open_gate()
-    sign(chain.system, chain.tenant_id, 1, bytes(32))
+    sign(chain.system, chain.tenant_id, 1)
+
+
+def test_a_root_over_an_event_that_was_rolled_back_is_not_signed(chain: Chain) -> None:
+    system = chain.system
+    session = system.connect(SUPERUSER, autocommit=False)
+    session.execute("set session authorization app")
+    session.execute("select oml_append('job.done', '{\"paid\": true}', tenant => 'acme')")
+    session.execute("reset session authorization")
+    lost = session.execute(
+        "select envelope from oml.journal where tenant_id = %s order by seq desc limit 1",
+        (chain.tenant_id,),
+    ).fetchone()
+    assert lost is not None
+    session.rollback()
+    tree = grown(system, chain.tenant_id)
+    tree.add([merkle.leaf_hash(envelope.digest(lost[0]))])
+    chain.append(1)
+    refused(chain, "OM155", SIGN, chain.tenant_id, 1, EVENTS + 1, tree.root)
+    sign(system, chain.tenant_id, EVENTS + 1)
+
+
+@pytest.mark.parametrize("sizes", [[1], [255], [256], [EVENTS], [1, 300, 511, 512, EVENTS]])
+def test_the_database_computes_the_root_and_records_the_subtrees(
+    chain: Chain, sizes: list[int]
+) -> None:
+    for size in sizes:
+        sign(chain.system, chain.tenant_id, size)
+        assert nodes(chain) == subtrees(chain, size)
+
+
+def nodes(chain: Chain) -> dict[tuple[int, int], bytes]:
+    """Return the recorded hashes of full subtrees, by level and position."""
+    rows = chain.system.superuser.execute(
+        "select level, n, hash from oml.tlog_node where tenant_id = %s", (chain.tenant_id,)
+    ).fetchall()
+    return {(level, n): digest for level, n, digest in rows}
+
+
+def subtrees(chain: Chain, size: int) -> dict[tuple[int, int], bytes]:
+    """Return what they must be."""
+    return {
+        (level, 256 * index + at): hashes[32 * at : 32 * at + 32]
+        for (level, index, width), hashes in grown(
+            chain.system, chain.tenant_id, size
+        ).tiles.items()
+        for at in range(width if level else 0)
+    }
+
+
+def test_two_levels_of_subtrees_are_recorded(chain: Chain) -> None:
+    """More than a page of the computation, in two steps whose border is in the midst of one."""
+    for _ in range(66):
+        chain.append(1000)
+    for size in (65_000, 66_000):
+        sign(chain.system, chain.tenant_id, size)
+        assert nodes(chain) == subtrees(chain, size)
+    assert [key for key in nodes(chain) if key[0] == 2] == [(2, 0)]
+    publish(chain.system, chain.tenant_id)
+    proof.verify(chain.prove(60_000), [bytes.fromhex(chain.root_key)])
+
+
+def test_only_new_events_are_read_for_a_root(chain: Chain) -> None:
+    publish(chain.system, chain.tenant_id)
+    chain.append(2)
+    root = grown(chain.system, chain.tenant_id).root
+    before = fetched(chain)
+    sign(chain.system, chain.tenant_id, EVENTS + 2, root)
+    assert fetched(chain) - before <= (EVENTS + 2) % 256 + 10
+
+
+def test_subtrees_that_are_gone_are_computed_anew(chain: Chain) -> None:
+    superuser = chain.system.superuser
+    chain.append(500)
+    size = EVENTS + 500
+    _, checkpoint = publish(chain.system, chain.tenant_id)
+    whole = nodes(chain)
+    assert len(whole) == 4
+    superuser.execute("alter table oml.tlog_node disable trigger user")
+    for gone in ("true", "n = 0", "n = 2", "n = 3"):
+        superuser.execute(f"delete from oml.tlog_node where {gone}".encode())
+        root = note.parse_checkpoint(checkpoint)[0].root
+        record = (chain.tenant_id, 1, size, root, checkpoint.decode())
+        superuser.execute(RECORD, record)
+        assert nodes(chain) == whole
+    superuser.execute("delete from oml.tlog_node where n = 1")
+    chain.append(1)
+    sign(chain.system, chain.tenant_id, size + 1)
+    assert nodes(chain) == whole
+    superuser.execute("update oml.tlog_node set hash = sha256(hash) where n = 1")
+    root = grown(chain.system, chain.tenant_id).root
+    refused(chain, "OM155", SIGN, chain.tenant_id, 1, size + 1, root)
+
+
+RECORD = "select oml.tlog_record(%s, %s, %s, %s, %s)"
+
+
+def test_only_a_checkpoint_of_the_chain_itself_is_recorded(chain: Chain) -> None:
+    system = chain.system
+    tenant, key = chain.tenant_id, read_key(system.key_file)
+    checkpoint = sign(system, tenant, 300)
+    read, signed = note.parse_checkpoint(checkpoint)
+    origin, root = read.origin, read.root
+    other = grown(system, tenant, 299).root
+    stranger = keys.from_seed(bytes((9,)) * 32)
+    spoiled = signed.signatures[0]
+    spoiled = spoiled._replace(value=spoiled.value[:-1] + bytes((spoiled.value[-1] ^ 1,)))
+    text = checkpoint.decode()
+    for size, asked, written in (
+        (300, root, "note"),
+        (300, root, None),
+        (300, root, read.origin),
+        (299, other, text),
+        (300, other, text),
+        (300, None, text),
+        (None, root, text),
+        (0, merkle.EMPTY_ROOT, forge(key, origin, 0, merkle.EMPTY_ROOT).decode()),
+        (300, other, forge(key, origin, 300, other).decode()),
+        (EVENTS + 1, root, forge(key, origin, EVENTS + 1, root).decode()),
+        (300, root, forge(key, origin + "1", 300, root).decode()),
+        (300, root, forge(stranger, origin, 300, root).decode()),
+        (300, root, note.Note(signed.text, (spoiled,)).encode().decode()),
+    ):
+        refused(chain, "OM150", RECORD, tenant, 1, size, asked, written)
+    for generation in (0, 2, None):
+        refused(chain, "OM151", RECORD, tenant, generation, 300, root, text)
+    refused(chain, "OM150", RECORD, UUID(int=5), 1, 300, root, text)
+    assert system.superuser.execute("select from oml.tlog").rowcount == 0
+    system.superuser.execute("select oml_issue_key(%s, 'signing')", (stranger.public_key,))
+    standby = forge(stranger, origin, 300, root).decode()
+    refused(chain, "OM150", RECORD, tenant, 1, 300, root, standby)
+    system.superuser.execute(RECORD, (tenant, 1, 300, root, text))
+    refused(chain, "OM150", RECORD, tenant, 1, 300, root, standby)
+    publish(system, tenant)
 
 
 def test_omld_signs_checkpoints(chain: Chain, open_dir: Path) -> None:
@@ -175,7 +314,8 @@ def test_omld_signs_checkpoints(chain: Chain, open_dir: Path) -> None:
     publish(chain.system, chain.tenant_id, 300)
     proof.verify(chain.prove(5), [bytes.fromhex(chain.root_key)])
     daemon.kill()
-    refused(chain, "OM090", SIGN, chain.tenant_id, 1, EVENTS, bytes(32))
+    root = grown(chain.system, chain.tenant_id).root
+    refused(chain, "OM090", SIGN, chain.tenant_id, 1, EVENTS, root)
 
 
 # -- proofs ----------------------------------------------------------------------------------------
@@ -228,19 +368,72 @@ def test_keys_that_took_over_are_shown_to_come_from_the_root_key(chain: Chain) -
         path = chain.system.key_file.with_name(f"{chain.system.database}.{number}.key")
         keys.generate(str(path), owner.uid, owner.gid)
         publics.append(read_key(path).public_key)
+        if number == 2:
+            superuser.execute("select oml_issue_key(%s, 'signing')", (publics[-1],))
         superuser.execute("select oml_rotate_signing_key(%s)", (f"file:{path}",))
         chain.append(1)
+        if number == 1:
+            publish(chain.system, chain.tenant_id, EVENTS + 1)
+            once = {seq: chain.prove(seq) for seq in (7, EVENTS + 1)}
     publish(chain.system, chain.tenant_id)
     root = bytes.fromhex(chain.root_key)
+    for one in once.values():
+        assert len(one.keys) == 3
+        assert proof.verify(one, [root]).key == publics[0]
+    assert in_force(chain) == [root, *publics]
     made = {seq: chain.prove(seq) for seq in (7, EVENTS + 1, EVENTS + 2)}
     for one in made.values():
-        assert len(one.keys) == 2
+        assert len(one.keys) == 6
         assert proof.verify(one, [root]).key == publics[1]
     assert old.keys == () and proof.verify(old, [root]).key == root
     # Whoever knows the key in force alone can verify what it signed itself.
     proof.verify(made[EVENTS + 2], [publics[1]])
     with pytest.raises(proof.ProvesNothingError):
         proof.verify(made[7], [publics[1]])
+
+
+def in_force(chain: Chain) -> list[bytes]:
+    """Return the keys that a checkpoint may be signed with."""
+    return [row[0] for row in chain.system.superuser.execute("select oml.tlog_keys()").fetchall()]
+
+
+def test_a_key_that_never_came_into_force_signs_no_proof(chain: Chain) -> None:
+    """Neither one on standby, nor one withdrawn, nor one whose issue was rolled back."""
+    root = bytes.fromhex(chain.root_key)
+    _, checkpoint = publish(chain.system, chain.tenant_id)
+    made = chain.prove(7)
+    session = chain.system.connect(SUPERUSER, autocommit=False)
+
+    def issue(key: keys.SigningKey) -> None:
+        session.execute("select oml_issue_key(%s, 'signing')", (key.public_key,))
+
+    def shown() -> tuple[bytes, ...]:
+        rows = session.execute(
+            "select envelope from oml.journal where type like 'key.%' order by seq"
+        ).fetchall()
+        return tuple(row[0] for row in rows)
+
+    rolled_back, standby = (keys.from_seed(bytes((n,)) * 32) for n in (7, 8))
+    issue(rolled_back)
+    ways = [(rolled_back, shown())]
+    session.rollback()
+    issue(standby)
+    session.commit()
+    ways.append((standby, shown()))
+    assert in_force(chain) == [root]
+    session.execute("select oml_retire_key(%s)", (standby.kid.hex(),))
+    session.commit()
+    ways.append((standby, shown()))
+    assert len(ways[-1][1]) == 3
+    assert in_force(chain) == [root]
+    for thief, way in ways:
+        proof.verify(replace(made, keys=way), [root])
+        head = note.parse_checkpoint(checkpoint)[0]
+        signed = forge(thief, head.origin, head.size, head.root)
+        forged = replace(made, keys=way, checkpoint=signed)
+        proof.verify(forged, [root, thief.public_key])
+        with pytest.raises(proof.ProvesNothingError, match="signed by no key"):
+            proof.verify(forged, [root])
 
 
 @pytest.mark.parametrize(
@@ -358,7 +551,7 @@ def test_a_proof_that_proves_nothing_exits_1_and_what_is_none_exits_2(
 def witnessed(chain: Chain, tmp_path: Path) -> Iterator[tuple[WitnessServer, Path]]:
     """A witness that serves and knows the log, and a policy file that needs it."""
     server = WitnessServer("witness.example/w1", bytes((5,)) * 32)
-    checkpoint = sign(chain.system, chain.tenant_id, 1, bytes(32))
+    checkpoint = sign(chain.system, chain.tenant_id, 1)
     origin = note.parse_checkpoint(checkpoint)[0].origin
     server.logs[origin] = bytes.fromhex(chain.root_key)
     with server.serve() as url:
@@ -482,12 +675,14 @@ def test_a_later_checkpoint_is_shown_to_go_on_from_an_earlier_one(
     expect(1, "the proof is of other checkpoints", *check, *key)
     # Signed checkpoints that contradict each other are.
     forged = tmp_path / "forged"
-    forged.write_bytes(sign(chain.system, chain.tenant_id, 400, bytes(32)))
+    origin = note.parse_checkpoint(files[300].read_bytes())[0].origin
+    key_pair = read_key(chain.system.key_file)
+    forged.write_bytes(forge(key_pair, origin, 400, bytes(32)))
     expect(1, REWRITTEN[0], *made, str(forged), str(files[EVENTS]))
     expect(1, REWRITTEN[1], *made, str(files[300]), str(forged))
-    forged.write_bytes(sign(chain.system, chain.tenant_id, 300, bytes(32)))
+    forged.write_bytes(forge(key_pair, origin, 300, bytes(32)))
     expect(1, REWRITTEN[0], check[0], str(forged), str(files[EVENTS]), str(proof_file), *key)
-    forged.write_bytes(sign(chain.system, chain.tenant_id, EVENTS, bytes(32)))
+    forged.write_bytes(forge(key_pair, origin, EVENTS, bytes(32)))
     expect(1, REWRITTEN[2], check[0], str(files[EVENTS]), str(forged), str(proof_file), *key)
     assert offline(*made, str(proof_file), str(files[EVENTS])).returncode == 2
     assert offline(*made[:2], str(files[300]), str(files[512])).returncode == 2

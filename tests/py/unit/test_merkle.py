@@ -447,3 +447,6 @@ def test_the_empty_tree_is_a_prefix_of_every_tree_under_its_own_root_alone() -> 
             merkle.verify_consistency(0, 5, old_root, bytes(32), proof)
     with pytest.raises(ProofError):
         merkle.verify_consistency(0, 0, bytes(32), bytes(32), [])
+    merkle.verify_consistency(0, 0, EMPTY_ROOT, EMPTY_ROOT, [])
+    with pytest.raises(ProofError):
+        merkle.verify_consistency(0, 0, EMPTY_ROOT, bytes(32), [])

@@ -1,6 +1,7 @@
 """Proof files: what they prove, and everything that proves nothing."""
 
 import json
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,16 +37,47 @@ def event(key: keys.SigningKey, seq: int, tenant: uuid.UUID = TENANT, **fields: 
     return envelope.encode(values | fields, key.kid, key.secret_key)
 
 
-def issue(
-    by: keys.SigningKey, key: keys.SigningKey, seq: int, purpose: str = "signing", **fields: Any
-) -> bytes:
+def provide(by: keys.SigningKey, kind: str, seq: int, said: object, **fields: Any) -> bytes:
+    """Return the envelope of an event of the provider chain."""
+    payload = said if isinstance(said, bytes) else json.dumps(said).encode()
+    return event(by, seq, DEPLOYMENT, **({"type": kind, "payload": payload} | fields))
+
+
+def issue(by: keys.SigningKey, key: keys.SigningKey, seq: int, **said: Any) -> bytes:
     """Return the envelope of a key.issued event."""
-    payload = {
-        "kid": key.kid.hex(), "public_key": key.public_key.hex(), "purpose": purpose,
+    own = {
+        "kid": key.kid.hex(), "public_key": key.public_key.hex(), "purpose": "signing",
         "algorithm": "Ed25519",
     }  # fmt: skip
-    content: dict[str, Any] = {"type": "key.issued", "payload": json.dumps(payload).encode()}
-    return event(by, seq, **({"tenant": DEPLOYMENT} | content | fields))
+    return provide(by, "key.issued", seq, own | said)
+
+
+def retire(by: keys.SigningKey, to: keys.SigningKey, seq: int, **said: Any) -> bytes:
+    """Return the envelope of the only page of a key.retired event of a rotation."""
+    own = {
+        "kid": by.kid.hex(), "purpose": "signing", "successor": to.kid.hex(),
+        "page": 1, "pages": 1, "last": {},
+    }  # fmt: skip
+    return provide(by, "key.retired", seq, own | said)
+
+
+def rotate(by: keys.SigningKey, behind: bytes, **said: Any) -> bytes:
+    """Return the envelope of the key.rotated event behind a key.retired."""
+    before = envelope.decode(behind)
+    own = {"kid": by.kid.hex(), "predecessor": before.kid.hex()}
+    seq, prev = before.fields["seq"] + 1, before.hash
+    return provide(by, "key.rotated", seq, own | said, prev_hash=prev)
+
+
+def handover(by: keys.SigningKey, to: keys.SigningKey, seq: int) -> tuple[bytes, bytes, bytes]:
+    """Return the three events that show that a key took over."""
+    retired = retire(by, to, seq + 1)
+    return issue(by, to, seq), retired, rotate(to, retired)
+
+
+def changed_field(data: bytes, key: keys.SigningKey, **fields: Any) -> bytes:
+    """Return an envelope with other fields, signed by a key."""
+    return envelope.encode(envelope.decode(data).fields | fields, key.kid, key.secret_key)
 
 
 @dataclass(frozen=True)
@@ -82,8 +114,9 @@ class Log:
 
 
 LOG, LATER = Log(ROOT), Log(THIRD)
-ISSUES = (issue(ROOT, SECOND, 2), issue(SECOND, THIRD, 9))
-GOOD = LATER.prove(6, *ISSUES)
+FIRST_STEP, SECOND_STEP = handover(ROOT, SECOND, 2), handover(SECOND, THIRD, 9)
+STEPS = FIRST_STEP + SECOND_STEP
+GOOD = LATER.prove(6, *STEPS)
 
 
 def proves_nothing(made: Proof, words: str, *pinned: bytes) -> None:
@@ -110,7 +143,7 @@ def test_a_proof_is_written_as_the_specification_says() -> None:
     lines = proof.encode(GOOD).decode().split("\n")
     assert lines[0] == "c2sp.org/tlog-proof@v1"
     extra = note.decode_base64(lines[1].removeprefix("extra "))
-    held = {"envelope": GOOD.envelope, "keys": list(ISSUES)}
+    held = {"envelope": GOOD.envelope, "keys": list(STEPS)}
     assert cbor2.loads(extra) == held
     assert cbor2.dumps(held, canonical=True) == extra
     assert lines[2] == "index 5"
@@ -129,29 +162,95 @@ def test_a_key_that_signed_is_enough_without_the_others() -> None:
     proof.verify(GOOD, [THIRD.public_key])
 
 
-@pytest.mark.parametrize("issues", [(), ISSUES[:1], ISSUES[1:], ISSUES[::-1]])
-def test_without_the_whole_way_to_it_a_key_does_not_count(issues: tuple[bytes, ...]) -> None:
-    proves_nothing(replace(GOOD, keys=issues), "signed by no key that was given")
+def not_shown(*ways: bytes) -> None:
+    proves_nothing(replace(GOOD, keys=ways), "signed by no key that was given")
+
+
+@pytest.mark.parametrize("gone", range(len(STEPS)))
+def test_without_the_whole_way_to_it_a_key_does_not_count(gone: int) -> None:
+    not_shown(*STEPS[:gone], *STEPS[gone + 1 :])
+    not_shown(*STEPS[:gone])
+    not_shown(*STEPS[::-1])
+
+
+def test_a_key_that_was_issued_alone_does_not_count() -> None:
+    """It is on standby, was withdrawn, or its issue was rolled back: nobody handed over to it."""
+    stolen = issue(SECOND, THIRD, 9)
+    not_shown(*FIRST_STEP, stolen)
+    withdrawn = {"kid": THIRD.kid.hex(), "purpose": "signing"}
+    by_another = provide(SECOND, "key.retired", 10, withdrawn)
+    taken = rotate(THIRD, by_another)
+    not_shown(*FIRST_STEP, stolen, by_another, taken)
+    paged = provide(SECOND, "key.retired", 10, withdrawn | {"page": 1, "pages": 1})
+    not_shown(*FIRST_STEP, stolen, paged, rotate(THIRD, paged))
+    # Another key took over, and the stolen issue stands beside it.
+    other = handover(SECOND, STRANGER, 9)
+    not_shown(*FIRST_STEP, stolen, *other)
+    not_shown(*FIRST_STEP, stolen, other[1], rotate(THIRD, other[1]))
+
+
+OTHER = uuid.UUID(int=7).bytes
+ISSUED, RETIRED, ROTATED = SECOND_STEP
+ELSEWHERE: list[dict[str, Any]] = [
+    {"tenant_id": TENANT.bytes}, {"deployment_id": OTHER},
+    {"tenant_id": OTHER, "deployment_id": OTHER}, {"type": "key.offered"},
+    {"payload": b"[]"},
+]  # fmt: skip
+
+
+def of_second(retired: bytes) -> tuple[bytes, ...]:
+    """Return the second step with another key.retired, and a key.rotated that goes with it."""
+    return ISSUED, retired, rotate(THIRD, retired)
 
 
 @pytest.mark.parametrize(
-    "last",
+    "step",
     [
-        issue(SECOND, THIRD, 9, "writer"),
-        issue(SECOND, THIRD, 9, "root"),
-        issue(SECOND, THIRD, 9, type="key.offered"),
-        issue(SECOND, THIRD, 9, tenant=TENANT),
-        issue(SECOND, THIRD, 9, deployment_id=TENANT.bytes),
-        issue(STRANGER, THIRD, 9),
-        issue(SECOND, STRANGER, 9),
-        issue(SECOND, THIRD, 9, payload=b"[]"),
-        issue(SECOND, THIRD, 9)[:-64] + bytes(64),
+        *((changed_field(ISSUED, SECOND, **fields), RETIRED, ROTATED) for fields in ELSEWHERE),
+        *(of_second(changed_field(RETIRED, SECOND, **fields)) for fields in ELSEWHERE),
+        *((ISSUED, RETIRED, changed_field(ROTATED, THIRD, **fields)) for fields in ELSEWHERE),
+        (issue(SECOND, THIRD, 9, purpose="writer"), RETIRED, ROTATED),
+        (issue(SECOND, THIRD, 9, purpose="root"), RETIRED, ROTATED),
+        (issue(STRANGER, THIRD, 9), RETIRED, ROTATED),
+        (issue(SECOND, STRANGER, 9), RETIRED, ROTATED),
+        (ISSUED[:-64] + bytes(64), RETIRED, ROTATED),
+        of_second(retire(SECOND, THIRD, 10, purpose="writer")),
+        of_second(retire(SECOND, THIRD, 10, kid=ROOT.kid.hex())),
+        of_second(retire(SECOND, THIRD, 10, successor=STRANGER.kid.hex())),
+        of_second(retire(SECOND, THIRD, 10, successor=None)),
+        of_second(retire(SECOND, THIRD, 10, page=1, pages=2)),
+        of_second(retire(SECOND, THIRD, 10, page="1", pages="1")),
+        of_second(retire(STRANGER, THIRD, 10)),
+        of_second(retire(THIRD, THIRD, 10)),
+        of_second(RETIRED[:-64] + bytes(64)),
+        (ISSUED, RETIRED, rotate(SECOND, RETIRED)),
+        (ISSUED, RETIRED, rotate(STRANGER, RETIRED)),
+        (ISSUED, RETIRED, rotate(THIRD, RETIRED, kid=SECOND.kid.hex())),
+        (ISSUED, RETIRED, rotate(THIRD, RETIRED, predecessor=ROOT.kid.hex())),
+        (ISSUED, RETIRED, changed_field(ROTATED, THIRD, seq=12)),
+        (ISSUED, RETIRED, changed_field(ROTATED, THIRD, prev_hash=bytes(32))),
+        (ISSUED, RETIRED, ROTATED[:-64] + bytes(64)),
+        (ISSUED, RETIRED, retire(SECOND, THIRD, 11, page=1, pages=2), ROTATED),
     ],
 )
-def test_what_does_not_issue_a_signing_key_of_the_deployment_makes_none_count(
-    last: bytes,
+def test_what_does_not_put_a_key_of_the_deployment_in_force_makes_none_count(
+    step: tuple[bytes, ...],
 ) -> None:
-    proves_nothing(replace(GOOD, keys=(ISSUES[0], last)), "signed by no key that was given")
+    not_shown(*FIRST_STEP, *step)
+
+
+def test_a_payload_with_a_name_twice_says_nothing() -> None:
+    def twice(data: bytes, more: str) -> bytes:
+        said = envelope.decode(data).fields["payload"].decode()
+        return changed_field(data, THIRD if data is ROTATED else SECOND,
+                             payload=f"{{{more}, {said[1:]}".encode())  # fmt: skip
+
+    alike = twice(RETIRED, '"more": 1')
+    proof.verify(replace(GOOD, keys=(*FIRST_STEP, *of_second(alike))), [ROOT.public_key])
+    not_shown(*FIRST_STEP, twice(ISSUED, '"purpose": "writer"'), RETIRED, ROTATED)
+    not_shown(*FIRST_STEP, *of_second(twice(RETIRED, f'"successor": "{ROOT.kid.hex()}"')))
+    not_shown(*FIRST_STEP, *of_second(twice(RETIRED, '"last": {"a": 1, "a": 2}, "last": {}')))
+    not_shown(*FIRST_STEP, ISSUED, RETIRED, twice(ROTATED, f'"kid": "{ROOT.kid.hex()}"'))
 
 
 def test_a_key_that_is_not_pinned_is_told_from_a_file_at_fault() -> None:
@@ -294,6 +393,22 @@ def extra(content: bytes) -> str:
 def test_what_is_no_proof_file_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedError):
         proof.parse(data)
+
+
+def test_a_file_past_its_limit_is_malformed_before_it_is_taken_apart() -> None:
+    start = proof.encode(GOOD).partition(b"\nindex ")[0]
+    for data in (
+        start + b"\nindex 5\n" + b"x\n" * (4 * 2**20),
+        proof.encode(GOOD) + bytes(note.MAX_NOTE_BYTES),
+        bytes(proof.MAX_PROOF_BYTES + 1),
+    ):
+        tracemalloc.start()
+        try:
+            with pytest.raises(MalformedError):
+                proof.parse(data)
+            assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
+        finally:
+            tracemalloc.stop()
 
 
 def test_contents_that_are_no_event_or_no_checkpoint_are_malformed() -> None:

@@ -250,7 +250,7 @@ class Publisher:
             size = have.size if have else 0
             if size >= chain.last_seq:
                 if have is not None:
-                    self._record(log, have, chain)
+                    self._record(log, have)
                 return None
             # Not less than was recorded: where the store has lost its last writes, no smaller
             # checkpoint would be signed.
@@ -260,7 +260,7 @@ class Publisher:
                 continue
             report.checkpoints += 1
             report.events += made.size - size
-            self._record(log, made, chain)
+            self._record(log, made)
             if self._policy is not None:
                 self._uncosigned[chain.tenant_id] = chain
             self._tidy(log, size, made.size)
@@ -362,15 +362,8 @@ class Publisher:
 
     # -- after it ----------------------------------------------------------------------------
 
-    def _record(self, log: Log, made: Published, chain: Chain) -> None:
-        """Record the checkpoint, and the full subtrees since the recorded size, in the database."""
-        try:
-            recorded = chain.size if chain.whole else 0
-            for level, first, hashes in _new_nodes(log, recorded, made.size):
-                self.source.record_nodes(log.tenant_id, log.generation, level, first, hashes)
-        except (LogError, merkle.ProofError) as error:
-            raise Refused(self._broken(chain, made.size, str(error))) from None
-        failpoint("tlog.nodes-recorded")
+    def _record(self, log: Log, made: Published) -> None:
+        """Record the checkpoint in the database, which records the full subtrees with it."""
         self.source.record(log.tenant_id, log.generation, made.size, made.root, made.data)
         failpoint("tlog.recorded")
 
@@ -407,7 +400,7 @@ class Publisher:
         # Another publisher may have put a larger one there, which is cosigned in its turn.
         if self.store.replace(log.checkpoint_path, data, made.data):
             failpoint("tlog.cosigned")
-            self._record(log, replace(made, data=data), replace(chain, size=made.size, whole=True))
+            self._record(log, replace(made, data=data))
         return True
 
     def _tidy(self, log: Log, old: int, new: int) -> None:
@@ -481,42 +474,3 @@ def _bundles(begin: int, entries: list[bytes]) -> Iterator[tuple[str, bytes]]:
 def _nodes_below(size: int) -> int:
     """Return how many full subtrees of 256, 65536, … leaves a tree has."""
     return sum(size >> merkle.TILE_HEIGHT * level for level in range(1, 8))
-
-
-def _new_nodes(tiles: merkle.Tiles, old: int, new: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (level, first position, hashes) of the full subtrees of ``new`` beyond ``old``.
-
-    From the top down: a full tile must have the hash that the tile above says.
-    """
-    for level in range(7, 0, -1):
-        before, count = (size >> merkle.TILE_HEIGHT * level for size in (old, new))
-        for index in range(before // merkle.TILE_WIDTH, -(-count // merkle.TILE_WIDTH)):
-            width = merkle.tile_width(level, index, new)
-            hashes = tiles.tile(level, index, width)
-            if width == merkle.TILE_WIDTH:
-                _require_above(tiles, level, index, hashes, new)
-            first = max(before, index * merkle.TILE_WIDTH)
-            skipped = first - index * merkle.TILE_WIDTH
-            if skipped < width:
-                yield level, first, hashes[skipped * merkle.HASH_BYTES :]
-
-
-def _require_above(tiles: merkle.Tiles, level: int, index: int, hashes: bytes, size: int) -> None:
-    above, at = divmod(index, merkle.TILE_WIDTH)
-    parent = tiles.tile(level + 1, above, merkle.tile_width(level + 1, above, size))
-    expected = parent[at * merkle.HASH_BYTES : (at + 1) * merkle.HASH_BYTES]
-    middle = len(hashes) // 2
-    halves = hashes[:middle], hashes[middle:]
-    left, right = (merkle.root(_Leaves(half), merkle.TILE_WIDTH // 2) for half in halves)
-    if merkle.node_hash(left, right) != expected:
-        raise LogError(f"{merkle.tile_path(level, index, merkle.TILE_WIDTH)} is not in the tree")
-
-
-@dataclass(frozen=True)
-class _Leaves:
-    """A tree of at most 255 leaves, which is one tile."""
-
-    hashes: bytes
-
-    def tile(self, level: int, index: int, width: int) -> bytes:
-        return self.hashes

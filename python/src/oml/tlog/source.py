@@ -107,16 +107,9 @@ class TlogSource(Outbox):
     def record(
         self, tenant_id: UUID, generation: int, size: int, root: bytes, checkpoint: bytes
     ) -> None:
-        """Record a published checkpoint."""
+        """Record a published checkpoint; the database verifies it, and its subtrees with it."""
         query = "oml.tlog_record(%s, %s::int, %s::bigint, %s, %s)"
         self._write_cache(query, tenant_id, generation, size, root, checkpoint.decode())
-
-    def record_nodes(
-        self, tenant_id: UUID, generation: int, level: int, first: int, hashes: bytes
-    ) -> None:
-        """Record hashes of full subtrees, from position ``first`` of a tile level from 1."""
-        query = "oml.tlog_record_nodes(%s, %s::int, %s::int, %s::bigint, %s)"
-        self._write_cache(query, tenant_id, generation, level, first, hashes)
 
     def advance(self, upto: int) -> None:
         """Move the tlog's frontier forward; a lower value changes nothing."""
