@@ -307,6 +307,55 @@ def test_a_store_that_lost_its_last_writes_is_completed(
     expect_published(system)
 
 
+def copied_in_the_wrong_order(system: System, app: Connection, copy: Path) -> None:
+    """Put a copy of the store in its place, of which the checkpoints are newer than the tiles."""
+    fill(system, 300)
+    publish(system)
+    shutil.copytree(system.tlog, copy)
+    fill(system, 300)
+    publish(system)
+    for tenant in ("provider", "acme"):
+        newer = directory(system, tenant) / "checkpoint"
+        shutil.copy(newer, copy / newer.relative_to(system.tlog))
+    shutil.rmtree(system.tlog)
+    shutil.copytree(copy, system.tlog)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_tiles_that_a_copy_of_the_store_lacks_are_written_anew(
+    system: System, app: Connection, tmp_path: Path, restarted: bool
+) -> None:
+    watch = Watch(system)
+    with publisher(system) as before:
+        before.publish()
+        copied_in_the_wrong_order(system, app, tmp_path / "copy")
+        watch.look()
+        if not restarted:
+            append(app, 1)
+        assert (publish(system) if restarted else before.publish()).refused == []
+    watch.look()
+    expect_published(system)
+    watch.expect_one_history()
+
+
+def test_missing_tiles_are_not_made_of_another_history(
+    system: System, app: Connection, tmp_path: Path
+) -> None:
+    copied_in_the_wrong_order(system, app, tmp_path / "copy")
+    acme = tenant_id(system, "acme")
+    unguarded(
+        system,
+        "journal",
+        "update oml.journal set envelope = set_byte(envelope, 40, get_byte(envelope, 40) # 1)"
+        f" where tenant_id = '{acme}' and seq = 500",
+    )
+    append(app, 1)
+    files = {p: p.read_bytes() for p in directory(system).rglob("*") if p.is_file()}
+    (refused,) = publish(system).refused
+    assert (refused.tenant, refused.kind) == ("acme", "tree")
+    assert {p: p.read_bytes() for p in directory(system).rglob("*") if p.is_file()} == files
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("tile/0/001.p/45", "tree"), ("tile/1/000.p/1", "tree"), ("checkpoint", "tree")],

@@ -8,11 +8,12 @@ a cache, and is repaired from it.
 """
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ from oml.tlog.source import Chain, Head, State, TlogSource
 
 if TYPE_CHECKING:
     from oml.tlog.witness import Cosigner
+
+_logger = logging.getLogger("oml.tlog")
 
 Progress = Callable[[int, int], None]
 
@@ -229,18 +232,21 @@ class Publisher:
         def chain(head: Head) -> Chain | None:
             if head.head == 0 and head.size == 0:
                 return None
-            stored = self.store.get(self._log(head.tenant_id, head.generation).checkpoint_path)
+            log = self._log(head.tenant_id, head.generation)
+            stored = self.store.get(log.checkpoint_path)
             whole = head.nodes >= _nodes_below(head.size)
             if (
                 stored is not None
+                and head.root is not None
                 and hashlib.sha256(stored).digest() == head.checkpoint_hash
                 and head.size == head.head
                 and whole
             ):
-                if self._cosigner is not None and head.root is not None:
-                    made = Published(stored, head.size, head.root)
-                    self._cosigner.offer(self._log(head.tenant_id, head.generation), made)
-                return None
+                made = Published(stored, head.size, head.root)
+                with suppress(LogError):
+                    log.require_root(made)
+                    self._offer(log, made)
+                    return None
             return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size, whole)
 
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -260,6 +266,9 @@ class Publisher:
         log = self._log(chain.tenant_id, chain.generation)
         for _ in range(_ATTEMPTS):
             have, contradiction = judge(self.source, log, chain.tenant, chain.last_seq, keys)
+            if contradiction is not None and have is not None and contradiction.kind == "tree":
+                self._mend(log, have, chain)
+                have, contradiction = judge(self.source, log, chain.tenant, chain.last_seq, keys)
             if contradiction is not None:
                 raise Refused(contradiction)
             failpoint("tlog.checked")
@@ -318,10 +327,29 @@ class Publisher:
                 f"the checkpoint of {chain.tenant} was not signed: {error.message}", error.hint
             ) from error
 
-    def _write_tiles(self, log: Log, size: int, upto: int, chain: Chain) -> bytes:
+    def _mend(self, log: Log, have: Published, chain: Chain) -> None:
+        """Write the missing tiles of a checkpoint, if the journal makes up its root.
+
+        A copy of the store can have a checkpoint that is newer than its tiles. The whole journal of
+        the chain is read twice, so that nothing is written that is not in the checkpoint's tree;
+        where that was in vain, it is tried again in a sweep alone.
+        """
+        again = self._cursor is not None and chain.tenant_id in self._refused
+        if again or have.size > chain.last_seq:
+            return
+        # What goes wrong here, the log was refused for already.
+        with suppress(LogError, merkle.ProofError, Refused):
+            if self._write_tiles(log, 0, have.size, chain, dry=True) == have.root:
+                self._write_tiles(log, 0, have.size, chain)
+                _logger.warning("mended: tiles of %s were missing", log.origin)
+
+    def _write_tiles(
+        self, log: Log, size: int, upto: int, chain: Chain, *, dry: bool = False
+    ) -> bytes:
         """Write the tiles and bundles that the tree of ``upto`` has beyond that of ``size``.
 
-        Memory holds a page of entries and the tiles at the tree's right edge. Returns the root.
+        Memory holds a page of entries and the tiles at the tree's right edge. Returns the root;
+        ``dry`` does nothing else.
         """
         edge = _Edge(log)
         partial: dict[int, merkle.Tile] = {}  # of each level, until it is known to be the last
@@ -347,7 +375,7 @@ class Publisher:
                     for tile in tiles
                 ]
                 objects += _bundles(begin, entries)
-                for _ in pool.map(lambda item: self._put(log, *item), objects):
+                for _ in pool.map(lambda item: self._put(log, *item), [] if dry else objects):
                     pass
                 at = end
         return merkle.root(edge, upto)
