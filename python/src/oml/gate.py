@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NoReturn
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -354,8 +355,12 @@ def _look_at_logs(
             return [], 0
         published = sum(head.size > 0 for head in logs.heads())
         store = tlog_store(settings, state)
+        accepted: dict[UUID, int] = {}
+        for loss in source.accepted_losses():
+            tenant_id = UUID(loss.tenant_id)
+            accepted[tenant_id] = max(accepted.get(tenant_id, 0), loss.lost_to or 0)
         try:
-            found = evidence.check(logs, store)
+            found = evidence.check(logs, store, accepted)
         except StoreError as error:
             never_made = isinstance(store, DirectoryStore) and not store.root.exists()
             if not (published == 0 and never_made):
@@ -380,7 +385,8 @@ def _losses(
             unreachable.append(f"the log of {each.tenant} is no evidence: {each.reason}")
             continue
         tenant_id = str(each.tenant_id)
-        known = found.get(tenant_id, Loss(tenant_id, each.tenant, each.journal_head, None, None))
+        name = each.tenant if each.tenant != tenant_id else None
+        known = found.get(tenant_id, Loss(tenant_id, name, each.journal_head, None, None))
         firsts = [seq for seq in (known.lost_from, each.first_seq) if seq]
         lasts = [seq for seq in (known.lost_to, each.last_seq) if seq]
         found[tenant_id] = replace(

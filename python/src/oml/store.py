@@ -479,7 +479,11 @@ class BucketStore:
         key = "/".join(_parts(path))
         with self._errors(path):
             try:
-                obstore.put(self._client, key, data, mode=mode, use_multipart=False)
+                attributes = {"Content-Type": _content_type(key)}
+                obstore.put(
+                    self._client, key, data,
+                    attributes=attributes, mode=mode, use_multipart=False,
+                )  # fmt: skip
                 return True
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return False
@@ -501,6 +505,13 @@ class BucketStore:
                 f"{where} cannot be reached: {_said(error)}",
                 "Check the URL, the storage options and that the store runs.",
             ) from None
+
+
+def _content_type(path: str) -> str:
+    """Return as what an object is to be served (c2sp.org/tlog-tiles, for those of a log)."""
+    if path.rpartition("/")[2] == "checkpoint":
+        return "text/plain; charset=utf-8"
+    return "application/json" if path.endswith(".json") else "application/octet-stream"
 
 
 def _client(url: str, options: Mapping[str, str]) -> "S3Client":

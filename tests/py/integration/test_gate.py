@@ -268,6 +268,43 @@ def test_what_was_published_and_never_drained_is_missed_too(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_tenant_that_only_its_log_remembers_is_lost_and_can_be_accepted_so(
+    private_system: System, backups: Backups
+) -> None:
+    append(prepare(private_system, "acme"), 1, "acme")
+    assert private_system.oml("tlog", "publish", "--once").returncode == 0
+    backups.mark()
+    private_system.make("initech")
+    private_system.bind("app", "initech")
+    append(private_system.connect("app"), 3, "initech")
+    initech = value(private_system.superuser, "select tenant_id from oml.tenant where chain_no = 2")
+    head = value(
+        private_system.superuser, f"select max(seq) from oml.journal where tenant_id = '{initech}'"
+    )
+    assert private_system.oml("tlog", "publish", "--once").returncode == 0
+    backups.archive()
+    private_system.superuser.close()
+    private_system.cluster.kill()
+    copy = backups.restore()
+    opened = copy.oml("gate", "open")
+    assert opened.returncode == 1
+    assert f"{initech}: seq 1 to {head} are lost, the journal ends at 0" in opened.stderr
+    accepted = copy.oml("gate", "accept-loss", "--reason", "the disk died", "--yes", "--json")
+    assert accepted.returncode == 0, accepted.stderr
+    losses = {loss["tenant_id"]: loss for loss in json.loads(accepted.stdout)["losses"]}
+    loss = losses[str(initech)]
+    assert (loss["tenant"], loss["lost_from"], loss["lost_to"]) == (None, 1, head)
+    assert (loss["last_seq"], loss["checkpoint_size"], len(loss["hashes"])) == (0, head, head)
+    assert (
+        value(copy.superuser, f"select count(*) from oml.tlog where tenant_id = '{initech}'") == 0
+    )
+    assert copy.oml("tlog", "publish", "--once").returncode == 0
+    restart(copy, "kill")
+    opened = copy.oml("gate", "open")
+    assert opened.returncode == 0, f"its log stays and was accepted: {opened.stderr}"
+    assert copy.oml("verify").returncode == 0
+
+
 def test_an_accepted_loss_is_journalled_and_everything_goes_on(
     private_system: System, backups: Backups
 ) -> None:

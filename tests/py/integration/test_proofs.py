@@ -573,7 +573,8 @@ def test_a_quorum_is_required_of_a_proof_and_met_by_an_attached_cosignature(
     assert done.returncode == 1 and "the policy is not met: no witness" in done.stderr
 
     old: dict[str, int] = {}
-    lines.write_bytes(b"".join(witness.collect(policy.read(rules), checkpoint, tree, old)))
+    found = witness.collect(policy.read(rules).witnesses, checkpoint, tree, old)
+    lines.write_bytes(b"".join(found.lines))
     assert old == {server.verifier.vkey: EVENTS}
     attach = ("tlog", "attach", str(file), str(lines), "--policy", str(rules), "--json")
     for _ in range(2):  # a second time changes nothing

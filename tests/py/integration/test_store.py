@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 import racing
 from lakes import NOBODY
 from oml.errors import UsageError
-from oml.store import MAX_OBJECT_BYTES, Store, StoreError, open_store
+from oml.store import MAX_OBJECT_BYTES, BucketStore, Store, StoreError, open_store
 from seaweed import Bucket
 
 KILLS = 12
@@ -297,6 +298,21 @@ def test_a_wrong_key_is_refused_and_not_told(bucket: Bucket) -> None:
     with pytest.raises(StoreError, match="is refused") as caught:
         open_store(bucket.url, wrong).get("a")
     assert "not the secret" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_objects_of_a_bucket_are_served_as_what_they_are(bucket: Bucket) -> None:
+    store = BucketStore(bucket.url, bucket.options)
+    want = {
+        "t/1/checkpoint": "text/plain; charset=utf-8",
+        "t/1/tile/0/000.p/3": "application/octet-stream",
+        "t/1/tile/entries/x001/234": "application/octet-stream",
+        "owner.json": "application/json",
+    }
+    for path in want:
+        assert store.create(path, b"one")
+        assert store.replace(path, b"two", b"one")
+    served = {path: obstore.get(store._client, path).attributes for path in want}
+    assert {path: each["Content-Type"] for path, each in served.items()} == want
 
 
 @pytest.mark.parametrize(

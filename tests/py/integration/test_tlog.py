@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -13,7 +14,8 @@ import pytest
 from lakes import PATIENCE_S, append, outbox_max, prepare, value, wait_until
 from oml import owner
 from oml.core import keys, note
-from oml.errors import DatabaseError, UsageError
+from oml.errors import DatabaseError, GateClosedError, UsageError
+from oml.failpoint import failpoint
 from oml.store import DirectoryStore
 from oml.tlog import publisher as module
 from oml.tlog.publisher import Publisher
@@ -186,6 +188,46 @@ def test_two_publishers_that_race_publish_one_history(
     assert published <= replaced.count(True)
 
 
+def test_a_rivals_later_checkpoint_is_never_overwritten(
+    system: System, app: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(app, 1)
+    publish(system)
+    append(app, 1)
+    real, rivals = failpoint, [3]
+
+    def overtaken(place: str) -> None:
+        if place == "tlog.signed" and rivals:
+            append(app, rivals.pop())
+            publish(system)
+            assert checkpoint(system)[0] == 6
+        real(place)
+
+    monkeypatch.setattr("oml.tlog.publisher.failpoint", overtaken)
+    report = publish(system)
+    assert not rivals
+    assert checkpoint(system)[0] == 6
+    assert (report.checkpoints, report.refused) == (0, [])
+    expect_published(system)
+
+
+def test_behind_a_closed_gate_nothing_is_published(private_system: System) -> None:
+    append(prepare(private_system), 2)
+    publish(private_system)
+    append(private_system.connect("app"), 2)
+    private_system.cluster.stop()
+    private_system.superuser.close()
+    private_system.cluster.start()
+    before = {p: p.read_bytes() for p in private_system.tlog.rglob("*") if p.is_file()}
+    with publisher(private_system) as one, pytest.raises(GateClosedError, match="is closed"):
+        one.publish()
+    after = {p: p.read_bytes() for p in private_system.tlog.rglob("*") if p.is_file()}
+    assert after == before
+    assert private_system.oml("gate", "open").returncode == 0
+    publish(private_system)
+    expect_published(private_system)
+
+
 def test_a_frontier_put_back_changes_nothing(system: System, app: Connection) -> None:
     append(app, 3)
     publish(system)
@@ -265,6 +307,55 @@ def test_a_store_that_lost_its_last_writes_is_completed(
     watch.look()
     watch.expect_one_history()
     expect_published(system)
+
+
+def copied_in_the_wrong_order(system: System, app: Connection, copy: Path) -> None:
+    """Put a copy of the store in its place, of which the checkpoints are newer than the tiles."""
+    fill(system, 300)
+    publish(system)
+    shutil.copytree(system.tlog, copy)
+    fill(system, 300)
+    publish(system)
+    for tenant in ("provider", "acme"):
+        newer = directory(system, tenant) / "checkpoint"
+        shutil.copy(newer, copy / newer.relative_to(system.tlog))
+    shutil.rmtree(system.tlog)
+    shutil.copytree(copy, system.tlog)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_tiles_that_a_copy_of_the_store_lacks_are_written_anew(
+    system: System, app: Connection, tmp_path: Path, restarted: bool
+) -> None:
+    watch = Watch(system)
+    with publisher(system) as before:
+        before.publish()
+        copied_in_the_wrong_order(system, app, tmp_path / "copy")
+        watch.look()
+        if not restarted:
+            append(app, 1)
+        assert (publish(system) if restarted else before.publish()).refused == []
+    watch.look()
+    expect_published(system)
+    watch.expect_one_history()
+
+
+def test_missing_tiles_are_not_made_of_another_history(
+    system: System, app: Connection, tmp_path: Path
+) -> None:
+    copied_in_the_wrong_order(system, app, tmp_path / "copy")
+    acme = tenant_id(system, "acme")
+    unguarded(
+        system,
+        "journal",
+        "update oml.journal set envelope = set_byte(envelope, 40, get_byte(envelope, 40) # 1)"
+        f" where tenant_id = '{acme}' and seq = 500",
+    )
+    append(app, 1)
+    files = {p: p.read_bytes() for p in directory(system).rglob("*") if p.is_file()}
+    (refused,) = publish(system).refused
+    assert (refused.tenant, refused.kind) == ("acme", "tree")
+    assert {p: p.read_bytes() for p in directory(system).rglob("*") if p.is_file()} == files
 
 
 @pytest.mark.parametrize(
@@ -474,44 +565,138 @@ def test_the_daemon_waits_for_a_place_and_for_its_store(system: System, app: Con
 # -- witnesses -------------------------------------------------------------------------------------
 
 
+class Witnessed:
+    """A witness that knows the logs of provider and acme, and a policy that asks it."""
+
+    def __init__(self, system: System, place: Path) -> None:
+        self.system = system
+        self.server = WitnessServer("witness.example/1", bytes(range(32)))
+        public = system.superuser.execute("select public_key from oml.key").fetchall()[0][0]
+        for tenant in ("provider", "acme"):
+            self.server.logs[self.origin(tenant)] = public
+        self.policy = place / "policy"
+
+    def origin(self, tenant: str) -> str:
+        """Return the origin of a tenant's log."""
+        deployment = tenant_id(self.system, "provider")
+        return note.origin(deployment, tenant_id(self.system, tenant), 1)
+
+    def at(self, url: str) -> str:
+        """Write the policy for a witness at this URL, and return its path."""
+        vkey = self.server.verifier.vkey
+        self.policy.write_text(f"witness w {vkey} {url}\nquorum w\n")
+        self.policy.chmod(0o644)
+        return str(self.policy)
+
+    def cosigned(self, tenant: str) -> int | None:
+        """Return when the witness cosigned the published checkpoint of a tenant's log."""
+        data = (directory(self.system, tenant) / "checkpoint").read_bytes()
+        return note.cosigned_at(note.parse(data), self.server.verifier)
+
+    def asked(self, tenant: str) -> int:
+        """Return how often it was asked for a tenant's log."""
+        origin = f"\n{self.origin(tenant)}\n".encode()
+        return sum(origin in body for _, body in self.server.requests)
+
+
+@pytest.fixture
+def witnessed(system: System, app: Connection, open_dir: Path) -> Witnessed:
+    """The witness of a system with a tenant."""
+    return Witnessed(system, open_dir)
+
+
 def test_witnesses_cosign_what_was_published_and_may_be_away(
-    system: System, app: Connection, tmp_path: Path
+    system: System, app: Connection, witnessed: Witnessed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oml.tlog.witness.FIRST_WAIT_S", 0.0)
+    append(app, 2)
+    cosigned = witnessed.cosigned
+    with (
+        witnessed.server.serve() as url,
+        publisher(system, tlog_policy=witnessed.at(url)) as one,
+    ):
+        one.publish()
+        assert cosigned("acme") and cosigned("provider")
+        append(app, 300)
+        one.publish()
+        assert cosigned("acme")
+        expect_published(system)
+        witnessed.server.answers.append((500, b"away\n"))
+        append(app, 1)
+        one.publish()
+        assert cosigned("acme") is None
+        expect_published(system)
+        one.publish()
+        assert cosigned("acme"), "it is asked again"
+        expect_published(system)
+    append(app, 1)
+    publish(system, tlog_policy=witnessed.at("http://127.0.0.1:1"))
+    assert cosigned("acme") is None
+    expect_published(system)
+
+
+def test_what_was_published_without_cosignatures_is_offered_after_a_restart(
+    system: System, app: Connection, witnessed: Witnessed
 ) -> None:
     append(app, 2)
-    witness = WitnessServer("witness.example/1", bytes(range(32)))
-    public = system.superuser.execute("select public_key from oml.key").fetchall()[0][0]
-    deployment = tenant_id(system, "provider")
-    for tenant in ("provider", "acme"):
-        origin = note.origin(deployment, tenant_id(system, tenant), 1)
-        witness.logs[origin] = public
-    policy = tmp_path / "policy"
+    publish(system)
+    with witnessed.server.serve() as url:
+        publish(system, tlog_policy=witnessed.at(url))
+        assert witnessed.cosigned("acme") and witnessed.cosigned("provider")
+        expect_published(system)
+        publish(system, tlog_policy=witnessed.at(url))
+        assert witnessed.asked("acme") == witnessed.asked("provider") == 1
 
-    def cosigned(tenant: str) -> int | None:
-        data = (directory(system, tenant) / "checkpoint").read_bytes()
-        return note.cosigned_at(note.parse(data), witness.verifier)
 
-    with witness.serve() as url:
-        policy.write_text(f"witness w {witness.verifier.vkey} {url}\nquorum w\n")
-        with publisher(system, tlog_policy=str(policy)) as one:
+def test_a_witness_that_does_not_answer_delays_no_publication(
+    system: System, app: Connection, witnessed: Witnessed
+) -> None:
+    append(app, 2)
+    asked, answer = threading.Event(), threading.Event()
+    add_checkpoint = witnessed.server.add_checkpoint
+
+    def later(path: str, body: bytes) -> tuple[int, bytes]:
+        asked.set()
+        assert answer.wait(PATIENCE_S)
+        return add_checkpoint(path, body)
+
+    witnessed.server.add_checkpoint = later  # type: ignore[method-assign]
+    with witnessed.server.serve() as url:
+        with publisher(system, tlog_policy=witnessed.at(url)) as one, one.cosigning():
             one.publish()
-            assert cosigned("acme") and cosigned("provider")
+            assert asked.wait(PATIENCE_S)
             append(app, 300)
             one.publish()
-            assert cosigned("acme")
-            expect_published(system)
-            witness.answers.append((500, b"away\n"))
-            append(app, 1)
+            assert checkpoint(system)[0] == 303
+            answer.set()
+            deadline = time.monotonic() + PATIENCE_S
+            while not (witnessed.cosigned("provider") and witnessed.cosigned("acme")):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
             one.publish()
-            assert cosigned("acme") is None
             expect_published(system)
-            one.publish()
-            assert cosigned("acme"), "it is asked again"
-            expect_published(system)
-    nowhere = "http://127.0.0.1:1"
-    policy.write_text(f"witness w {witness.verifier.vkey} {nowhere}\nquorum w\n")
-    append(app, 1)
-    publish(system, tlog_policy=str(policy))
-    assert cosigned("acme") is None
+        assert witnessed.asked("provider") == 1, "its answer was waited for"
+
+
+def test_the_daemon_has_its_logs_cosigned(
+    system: System, app: Connection, witnessed: Witnessed
+) -> None:
+    append(app, 2)
+    with witnessed.server.serve() as url:
+        serving = system.start_oml(
+            "serve", "--role", "tlog",
+            env={"OML_TLOG_INTERVAL_S": "0.05", "OML_TLOG_POLICY": witnessed.at(url)},
+        )  # fmt: skip
+        recorded = (
+            "select 1 from oml.tlog"
+            " where tenant_id = %s and strpos(checkpoint, 'witness.example/1') > 0"
+        )
+        wait_until(system, recorded, tenant_id(system, "acme"))
+        wait_until(system, recorded, tenant_id(system, "provider"))
+        serving.send_signal(signal.SIGTERM)
+        serving.communicate(timeout=60)
+    assert serving.returncode == 0
+    assert witnessed.cosigned("acme") and witnessed.cosigned("provider")
     expect_published(system)
 
 

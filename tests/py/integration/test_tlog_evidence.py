@@ -3,13 +3,16 @@
 import shutil
 import subprocess
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from lakes import NOBODY, append, prepare
 from oml.core import keys, note
 from oml.dev.cluster import SUPERUSER
-from oml.store import StoreError
+from oml.store import StoreError, open_store
+from oml.tlog.evidence import check
+from oml.tlog.source import TlogSource
 from published import directory, entries, evidence, fill, publish, tenant_id, unguarded
 from seaweed import Bucket
 from systems import Connection, System
@@ -69,10 +72,12 @@ def test_a_database_that_was_restored_lacks_the_events_since(
     system.make("globex")
     publish(system)
     lost = [entry.hex() for entry in entries(system)[5:]]
+    globex = tenant_id(system, "globex")
+    gone = [entry.hex() for entry in entries(system, "globex")]
     provider = len(entries(system, "provider"))
     restored(system, dump)
     by_tenant = {each.tenant: each for each in evidence(system)}
-    assert set(by_tenant) == {"provider", "acme"}, "globex is unknown, its creation is missing"
+    assert set(by_tenant) == {"provider", "acme", str(globex)}
     acme = by_tenant["acme"]
     assert (acme.kind, acme.first_seq, acme.last_seq) == ("missing", 6, 305)
     assert (acme.journal_head, acme.checkpoint_size, acme.generation) == (5, 305, 1)
@@ -80,6 +85,34 @@ def test_a_database_that_was_restored_lacks_the_events_since(
     assert acme.tenant_id == tenant_id(system, "acme")
     found = by_tenant["provider"]
     assert (found.kind, found.last_seq) == ("missing", provider)
+    unknown = by_tenant[str(globex)]
+    assert (unknown.kind, unknown.first_seq, unknown.last_seq) == ("missing", 1, len(gone))
+    assert (unknown.tenant_id, unknown.journal_head, unknown.generation) == (globex, 0, 1)
+    assert unknown.hashes == tuple(gone)
+    with TlogSource(system.dsn(SUPERUSER)) as source:
+        store = open_store(system.tlog_url)
+        known = {each.tenant for each in check(source, store, {globex: len(gone)})}
+        assert known == {"provider", "acme"}, "it was accepted"
+        some = {each.tenant for each in check(source, store, {globex: len(gone) - 1})}
+        assert str(globex) in some, "more was published than was accepted"
+
+
+def test_a_directory_that_no_deployment_key_vouches_for_is_no_lost_tenant(
+    system: System, app: Connection
+) -> None:
+    append(app, 2)
+    publish(system)
+    unknown = UUID(int=77)
+    place = system.tlog / str(unknown)
+    shutil.copytree(directory(system).parent, place)
+    assert evidence(system) == [], "its checkpoint is that of another log"
+    checkpoint = place / "1/checkpoint"
+    head, _ = note.parse_checkpoint(checkpoint.read_bytes())
+    origin = note.origin(tenant_id(system, "provider"), unknown, 1)
+    checkpoint.write_bytes(signed_by(system, bytes(32), head.size, head.root, origin))
+    assert evidence(system) == []
+    checkpoint.unlink()
+    assert evidence(system) == []
 
 
 @pytest.mark.parametrize("more", [1, 300, 700])
@@ -241,23 +274,63 @@ def test_a_checkpoint_under_a_key_since_retired_counts(
     assert (found.kind, found.first_seq, found.last_seq) == ("missing", 3, 3)
 
 
-def test_a_later_generation_than_the_database_knows_is_named(
-    system: System, app: Connection, tmp_path: Path
+def begin_generation(system: System, generation: int) -> None:
+    """Have acme's log begin anew, as an accepted loss does."""
+    system.superuser.execute(
+        "update oml.tlog set generation = %s, size = 0, root = null, checkpoint = null,"
+        " published_at = null where tenant_id = %s",
+        (generation, tenant_id(system, "acme")),
+    )
+
+
+@pytest.mark.parametrize("since", [0, 2])
+def test_a_later_generation_than_the_database_knows_is_named_with_what_is_lost(
+    system: System, app: Connection, tmp_path: Path, since: int
 ) -> None:
     append(app, 2)
     publish(system)
     dump = dumped(system, tmp_path)
-    system.superuser.execute(
-        "update oml.tlog set generation = 2, size = 0, root = null, checkpoint = null,"
-        " published_at = null where tenant_id = %s",
-        (tenant_id(system, "acme"),),
-    )
+    begin_generation(system, 2)
+    publish(system)
+    begin_generation(system, 10)
+    append(app, since) if since else None
     publish(system)
     assert evidence(system) == []
+    lost = tuple(entry.hex() for entry in entries(system)[3:])
     restored(system, dump)
     (found,) = evidence(system)
-    assert (found.tenant, found.kind, found.generation) == ("acme", "generation", 2)
-    assert found.checkpoint_size == 3
+    assert (found.tenant, found.kind, found.generation) == ("acme", "generation", 10)
+    assert (found.journal_head, found.checkpoint_size) == (3, 3 + since)
+    assert (found.first_seq, found.last_seq) == ((4, 5) if since else (0, 0))
+    assert found.hashes == lost
+    (directory(system, generation=10) / f"tile/0/000.p/{3 + since}").unlink()
+    (found,) = evidence(system)
+    assert (found.kind, found.generation, found.first_seq) == ("generation", 10, 0)
+    (directory(system, generation=10) / "checkpoint").unlink()
+    tree, older = evidence(system)
+    assert (tree.kind, tree.generation) == ("tree", 10)
+    assert (older.kind, older.generation) == ("generation", 2), "an older one still counts"
+
+
+def test_what_no_deployment_key_signed_is_no_later_generation(
+    system: System, app: Connection
+) -> None:
+    append(app, 2)
+    publish(system)
+    for number in ("77", "2147483647", "99999999999", "007"):
+        directory(system).with_name(number).mkdir()
+    assert evidence(system) == [], "they are empty"
+    shutil.copytree(
+        directory(system), directory(system).with_name("2147483647"), dirs_exist_ok=True
+    )
+    assert evidence(system) == [], "no generation has that number"
+    shutil.copy(directory(system) / "checkpoint", directory(system).with_name("77"))
+    (found,) = evidence(system)
+    assert (found.kind, found.generation, found.first_seq) == ("tree", 77, 0)
+    cut(system, 2)
+    tree, missing = evidence(system)
+    assert (tree.kind, tree.generation) == ("tree", 77)
+    assert (missing.kind, missing.first_seq, missing.last_seq) == ("missing", 3, 3)
 
 
 def test_evidence_that_cannot_be_reached_is_no_contradiction(

@@ -78,6 +78,15 @@ def test_a_checkpoint_of_another_log_is_not_met_by_any_quorum() -> None:
         policy.parse(f"log {renamed}\nquorum none\n".encode()).require(*cosigned())
 
 
+def test_a_log_counts_only_for_checkpoints_of_its_own_origin() -> None:
+    other = note.log_verifier("other.example", LOG.public_key)
+    line = note.log_signature(other, note.signed(TEXT, LOG.secret_key))
+    checkpoint, signed = cosigned()
+    both = note.Note(TEXT, (*signed.signatures, line))
+    with pytest.raises(OmlError, match="no log of the policy"):
+        policy.parse(f"log {other.vkey}\nquorum none\n".encode()).require(checkpoint, both)
+
+
 def test_without_logs_any_log_will_do_and_quorum_none_needs_no_witness() -> None:
     assert policy.parse(b"quorum none\n").require(*cosigned(log=None)) == {}
 
@@ -91,6 +100,29 @@ def test_a_cosignature_that_is_wrong_is_refused_even_beside_a_quorum() -> None:
     spoiled = signed.signatures[2]._replace(value=bytes(72))
     with pytest.raises(OmlError, match="not that of its key"):
         made.require(checkpoint, note.Note(TEXT, (*signed.signatures[:2], spoiled)))
+
+
+def test_a_cosignature_without_a_time_is_refused() -> None:
+    made = policy.parse(TWO_LEVELS.encode())
+    checkpoint, signed = cosigned("W1", "W2", "W4")
+    timeless = note.cosign(TEXT, "W5.example", WITNESSES["W5"].secret_key, 0)
+    with pytest.raises(OmlError, match="cosignature of W5 has no time"):
+        made.require(checkpoint, note.Note(TEXT, (*signed.signatures, timeless)))
+
+
+def test_groups_may_be_nested_deeply() -> None:
+    lines = [f"witness W1 {VKEYS['W1']}", "group g0 any W1"]
+    lines += [f"group g{n} all g{n - 1}" for n in range(1, 5000)]
+    made = policy.parse("\n".join([*lines, "quorum g4999", ""]).encode())
+    assert made.require(*cosigned("W1")) == {"W1": 100}
+    with pytest.raises(OmlError, match="quorum did not cosign"):
+        made.require(*cosigned())
+
+
+def test_the_name_of_a_group_is_no_witness() -> None:
+    made = policy.parse(TWO_LEVELS.encode())
+    assert not made.is_met_by(["both"])
+    assert not made.is_met_by(["X", "Y"])
 
 
 def test_names_are_octets() -> None:
@@ -116,6 +148,9 @@ def test_a_policy_has_room_for_many() -> None:
     assert len(policy.parse("\n".join(lines).encode()).groups) == 41
 
 
+# The same public keys under other names.
+RENAMED = note.witness_verifier("other.example", WITNESSES["W1"].public_key).vkey
+OTHER_LOG = note.log_verifier("other.example", LOG.public_key).vkey
 ONE = f"witness A {VKEYS['W1']}\nwitness B {VKEYS['W2']}\n"
 
 
@@ -132,6 +167,8 @@ ONE = f"witness A {VKEYS['W1']}\nwitness B {VKEYS['W2']}\n"
         ONE + "group G any G A\nquorum G\n", ONE + "group none any A\nquorum none\n",
         ONE + "group G any none A\nquorum G\n", ONE + f"witness C {VKEYS['W1']}\nquorum A\n",
         ONE + f"witness A {VKEYS['W3']}\nquorum A\n",
+        ONE + f"witness C {RENAMED}\nquorum A\n",
+        f"log {LOG_VKEY}\nlog {OTHER_LOG}\nquorum none\n",
         ONE + f"witness none {VKEYS['W3']}\nquorum A\n",
         f"log {LOG_VKEY}\nlog {LOG_VKEY}\nquorum none\n", f"log {VKEYS['W1']}\nquorum none\n",
         f"witness A {LOG_VKEY}\nquorum A\n", f"log {LOG_VKEY} url more\nquorum none\n",

@@ -63,10 +63,13 @@ class TlogRole:
             with TlogSource(self.dsn, "oml tlog publisher") as source:
                 log.info("connected")
                 publisher = self._publisher(source)
-                while publisher is not None and not self.stop.is_set():
-                    self._tell(publisher.publish(stop=self.stop.is_set))
-                    worked = True
-                    self.stop.wait(self.settings.tlog_interval_s)
+                if publisher is None:
+                    return
+                with publisher.cosigning():
+                    while not self.stop.is_set():
+                        self._tell(publisher.publish(stop=self.stop.is_set))
+                        worked = True
+                        self.stop.wait(self.settings.tlog_interval_s)
         except (DatabaseError, GateClosedError, StoreError, TlogUnavailable) as error:
             if not (worked and _passing(error)):
                 raise

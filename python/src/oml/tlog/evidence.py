@@ -4,19 +4,23 @@ A checkpoint was signed by the deployment and published, so its events were comm
 A journal that lacks one, or holds another in its place, has lost what was acknowledged.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
 from oml.core import merkle
 from oml.store import Store, StoreError
 from oml.tlog.log import Log, LogError, Published
-from oml.tlog.source import TlogSource
+from oml.tlog.source import Head, TlogSource
 
 MOST_HASHES = 10
 _READERS = 8
+_TENANT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GENERATION = re.compile("[1-9][0-9]{0,9}")
+_LAST_GENERATION = 2**31 - 2  # an accepted loss begins the next, which is an int of PostgreSQL
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Contradiction:
 
     ``missing``: the journal lacks the events first_seq to last_seq. ``fork``: another event stands
     at first_seq, and what follows up to last_seq is lost. ``generation``: the store holds a later
-    generation of the log than the database knows. ``tree``: what lies in the store does not hold
+    generation of the log than the database knows, and the journal lacks first_seq to last_seq of
+    it, or none. ``tree``: what lies in the store does not hold
     together, so it is no evidence. Where no seqs can be named they are 0. ``hashes`` are those of
     lost events, in hex, the first ten.
     """
@@ -42,38 +47,114 @@ class Contradiction:
     reason: str
 
 
-def check(source: TlogSource, store: Store) -> list[Contradiction]:
+def check(
+    source: TlogSource, store: Store, accepted: Mapping[UUID, int] | None = None
+) -> list[Contradiction]:
     """Hold the newest checkpoint of every chain against the journal.
+
+    A log of a tenant that the database does not know is all missing; its name is not known, so its
+    id stands for it. ``accepted`` says up to which chain seq a tenant's events were accepted as
+    lost: a log of an unknown tenant that ends there is no news.
 
     Raises StoreError when the store cannot be reached, and when it is empty although the database
     has published to it; DatabaseError when the database cannot be read.
     """
     deployment_id = source.state().deployment_id
-    keys = source.keys()
-    heads = source.heads()
-    present = set(store.children())
-    if not any(str(head.tenant_id) in present for head in heads):
-        if any(head.size > 0 for head in heads):
+    with ThreadPoolExecutor(_READERS) as pool:
+        # The store is listed first: what is published by then is in the database as it is read.
+        names = [name for name in store.children() if _TENANT.fullmatch(name)]
+        listed = pool.map(lambda name: _generations(store, name), names)
+        generations = {UUID(name): found for name, found in zip(names, listed, strict=True)}
+        keys = source.keys()
+        heads = {head.tenant_id: head for head in source.heads()}
+        if not heads.keys() & generations.keys() and any(h.size > 0 for h in heads.values()):
             raise StoreError(
                 f"{store.url} holds none of the logs that the database has published",
                 "Check tlog_url and that it is mounted. If the logs are lost, the next publication"
                 " writes them anew.",
             )
-        return []
 
-    def judged(tenant_id: UUID, tenant: str, generation: int, head: int) -> Contradiction | None:
-        newest = max(map(int, filter(str.isdecimal, store.children(str(tenant_id)))), default=0)
-        log = Log(store, deployment_id, tenant_id, max(newest, generation))
-        if newest > generation:
-            return _newer(log, tenant, head, generation, keys)
-        return judge(source, log, tenant, head, keys)[1]
+        def judged(tenant_id: UUID) -> list[Contradiction]:
+            numbers = generations[tenant_id]
+            head = heads.get(tenant_id)
+            if head is not None:
+                newer = [number for number in numbers if number > head.generation]
+                numbers = [*newer, head.generation]
+            logs = [Log(store, deployment_id, tenant_id, number) for number in numbers]
+            if head is not None:
+                return _of_known(source, logs, head, keys)
+            return _of_unknown(logs, keys, (accepted or {}).get(tenant_id, 0))
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = pool.map(
-            lambda h: judged(h.tenant_id, h.tenant, h.generation, h.head),
-            [head for head in heads if str(head.tenant_id) in present],
-        )
-        return [each for each in found if each is not None]
+        return [each for found in pool.map(judged, generations) for each in found]
+
+
+def _generations(store: Store, tenant: str) -> list[int]:
+    """List the generations of a tenant's log in the store, the newest first."""
+    names = filter(_GENERATION.fullmatch, store.children(tenant))
+    return sorted((n for n in map(int, names) if n <= _LAST_GENERATION), reverse=True)
+
+
+def _of_known(
+    source: TlogSource, logs: Sequence[Log], head: Head, keys: Sequence[bytes]
+) -> list[Contradiction]:
+    """Judge the newest log that was published, down to that of the generation in force.
+
+    One with nothing in it never was.
+    """
+    *newer, own = logs
+    found: list[Contradiction] = []
+    for log in newer:
+        if next(iter(log.store.list(f"{log.tenant_id}/{log.generation}")), None) is None:
+            continue
+        published, contradiction = judge(source, log, head.tenant, head.head, keys)
+        if published is not None:
+            return [*found, _newer(log, head, published, contradiction)]
+        found.append(
+            contradiction
+            or Contradiction(
+                log.tenant_id, head.tenant, "tree", 0, 0, head.head, 0, log.generation, (),
+                f"generation {log.generation} has no checkpoint",
+            )
+        )  # fmt: skip
+    contradiction = judge(source, own, head.tenant, head.head, keys)[1]
+    return found if contradiction is None else [*found, contradiction]
+
+
+def _newer(
+    log: Log, head: Head, published: Published, contradiction: Contradiction | None
+) -> Contradiction:
+    """Say that a later generation was published, and which events are lost with it, if any."""
+    reason = f"the store holds generation {log.generation}, the database knows {head.generation}"
+    if contradiction is not None:
+        return replace(contradiction, kind="generation", reason=f"{reason}; {contradiction.reason}")
+    return Contradiction(
+        log.tenant_id, head.tenant, "generation", 0, 0, head.head, published.size, log.generation,
+        (), reason,
+    )  # fmt: skip
+
+
+def _of_unknown(logs: Sequence[Log], keys: Sequence[bytes], accepted: int) -> list[Contradiction]:
+    """Judge the log of a tenant that the database lacks: all that was published of it is lost.
+
+    What is not signed by the deployment is none of ours, and so no evidence.
+    """
+    for log in logs:
+        try:
+            published = log.published(keys)
+        except LogError:
+            continue
+        if published is None:
+            continue
+        if published.size <= accepted:
+            return []
+        return [
+            Contradiction(
+                log.tenant_id, str(log.tenant_id), "missing", 1, published.size, 0, published.size,
+                log.generation, _lost(log, published, 0, published.size),
+                "the database does not know the tenant",
+            )
+        ]  # fmt: skip
+    return []
 
 
 def judge(
@@ -170,17 +251,3 @@ def _lost(log: Log, published: Published, common: int, last: int) -> tuple[str, 
             break  # what is lost is known all the same
         found.append(entries[at].hex())
     return tuple(found)
-
-
-def _newer(
-    log: Log, tenant: str, head: int, generation: int, keys: Sequence[bytes]
-) -> Contradiction:
-    try:
-        published = log.published(keys)
-        size = published.size if published else 0
-    except LogError:
-        size = 0
-    return Contradiction(
-        log.tenant_id, tenant, "generation", 0, 0, head, size, log.generation, (),
-        f"the store holds generation {log.generation}, the database knows {generation}",
-    )  # fmt: skip

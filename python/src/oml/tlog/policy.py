@@ -31,7 +31,10 @@ class Witness:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a policy file says. ``groups`` are {name: (threshold, members)}."""
+    """What a policy file says. ``groups`` are {name: (threshold, members)}.
+
+    A group comes after the groups that are its members.
+    """
 
     logs: tuple[note.Verifier, ...]
     witnesses: tuple[Witness, ...]
@@ -41,21 +44,23 @@ class Policy:
     def cosigned_at(self, signed: note.Note) -> dict[str, int]:
         """Return which of the witnesses cosigned, and when: {name: seconds since 1970}.
 
-        Raises note.SignatureError for a cosignature under the key of one that it did not make.
+        Raises note.SignatureError for a cosignature under the key of one that it did not make, and
+        for one without a time (0).
         """
         times = {w.name: note.cosigned_at(signed, w.verifier) for w in self.witnesses}
+        for name, seconds in times.items():
+            if seconds == 0:
+                raise note.SignatureError(f"the cosignature of {printable(name)} has no time")
         return {name: seconds for name, seconds in times.items() if seconds is not None}
 
     def is_met_by(self, witnesses: Collection[str]) -> bool:
         """Tell whether the word of these witnesses, by name, is a quorum."""
-        return self.quorum == NONE or self._counts(self.quorum, witnesses)
-
-    def _counts(self, name: str, witnesses: Collection[str]) -> bool:
-        # A group's members were defined before it, so this ends.
-        if name not in self.groups:
-            return name in witnesses
-        threshold, members = self.groups[name]
-        return sum(self._counts(member, witnesses) for member in members) >= threshold
+        met = {name for name in witnesses if name not in self.groups}
+        for name, (threshold, members) in self.groups.items():
+            # Its members were defined before it, so whether they are met is known by now.
+            if sum(member in met for member in members) >= threshold:
+                met.add(name)
+        return self.quorum == NONE or self.quorum in met
 
     def require(self, checkpoint: note.Checkpoint, signed: note.Note) -> dict[str, int]:
         """Insist that a log of the policy, if it names any, and a quorum signed a checkpoint.

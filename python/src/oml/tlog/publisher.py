@@ -9,16 +9,18 @@ a cache, and is repaired from it.
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from oml import owner
-from oml.core import merkle, note
+from oml.core import merkle
 from oml.errors import DatabaseError, GateClosedError, OmlError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import cut
@@ -28,6 +30,9 @@ from oml.tlog import policy
 from oml.tlog.evidence import Contradiction, judge
 from oml.tlog.log import Log, LogError, Published, bundle
 from oml.tlog.source import Chain, Head, State, TlogSource
+
+if TYPE_CHECKING:
+    from oml.tlog.witness import Cosigner
 
 _logger = logging.getLogger("oml.tlog")
 
@@ -100,6 +105,17 @@ def find_store(settings: Settings, dsn: str | None = None) -> Store:
         return tlog_store(settings, source.state())
 
 
+def _cosigner(store: Store, settings: Settings) -> "Cosigner | None":
+    """Return who asks the witnesses of the policy that the settings name, if any has a URL."""
+    found = policy.read(Path(settings.tlog_policy)) if settings.tlog_policy else None
+    if found is None or not any(witness.url for witness in found.witnesses):
+        return None
+    # Here, because the witnesses' HTTP client is needed by nobody else.
+    from oml.tlog.witness import Cosigner
+
+    return Cosigner(store, found)
+
+
 class Publisher:
     """Publishes every chain. One object serves one thread; rivals may run beside it.
 
@@ -117,9 +133,8 @@ class Publisher:
         self._claimed = False
         self._swept_at = time.monotonic()
         self._refused: dict[UUID, Contradiction] = {}
-        self._policy = policy.read(Path(settings.tlog_policy)) if settings.tlog_policy else None
-        self._uncosigned: dict[UUID, Chain] = {}
-        self._seen: dict[UUID, dict[str, int]] = {}
+        self._cosigner = _cosigner(store, settings)
+        self._cosigns_aside = False
 
     def publish(
         self,
@@ -144,6 +159,7 @@ class Publisher:
         report = Report(state.frontier, state.outbox_max, refused=list(self._refused.values()))
         if state.losses != self._losses or time.monotonic() - self._swept_at > _SWEEP_EVERY_S:
             self._cursor = None
+        self._record_cosigned()
         if self._cursor == state.outbox_max:
             self._cosign_all(stop)
             return report
@@ -216,15 +232,21 @@ class Publisher:
         def chain(head: Head) -> Chain | None:
             if head.head == 0 and head.size == 0:
                 return None
-            stored = self.store.get(self._log(head.tenant_id, head.generation).checkpoint_path)
+            log = self._log(head.tenant_id, head.generation)
+            stored = self.store.get(log.checkpoint_path)
             whole = head.nodes >= _nodes_below(head.size)
             if (
                 stored is not None
+                and head.root is not None
                 and hashlib.sha256(stored).digest() == head.checkpoint_hash
                 and head.size == head.head
                 and whole
             ):
-                return None
+                made = Published(stored, head.size, head.root)
+                with suppress(LogError):
+                    log.require_root(made)
+                    self._offer(log, made)
+                    return None
             return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size, whole)
 
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -244,6 +266,9 @@ class Publisher:
         log = self._log(chain.tenant_id, chain.generation)
         for _ in range(_ATTEMPTS):
             have, contradiction = judge(self.source, log, chain.tenant, chain.last_seq, keys)
+            if contradiction is not None and have is not None and contradiction.kind == "tree":
+                self._mend(log, have, chain)
+                have, contradiction = judge(self.source, log, chain.tenant, chain.last_seq, keys)
             if contradiction is not None:
                 raise Refused(contradiction)
             failpoint("tlog.checked")
@@ -251,6 +276,7 @@ class Publisher:
             if size >= chain.last_seq:
                 if have is not None:
                     self._record(log, have)
+                    self._offer(log, have)
                 return None
             # Not less than was recorded: where the store has lost its last writes, no smaller
             # checkpoint would be signed.
@@ -261,8 +287,7 @@ class Publisher:
             report.checkpoints += 1
             report.events += made.size - size
             self._record(log, made)
-            if self._policy is not None:
-                self._uncosigned[chain.tenant_id] = chain
+            self._offer(log, made)
             self._tidy(log, size, made.size)
             if made.size == chain.last_seq:
                 return None
@@ -302,10 +327,29 @@ class Publisher:
                 f"the checkpoint of {chain.tenant} was not signed: {error.message}", error.hint
             ) from error
 
-    def _write_tiles(self, log: Log, size: int, upto: int, chain: Chain) -> bytes:
+    def _mend(self, log: Log, have: Published, chain: Chain) -> None:
+        """Write the missing tiles of a checkpoint, if the journal makes up its root.
+
+        A copy of the store can have a checkpoint that is newer than its tiles. The whole journal of
+        the chain is read twice, so that nothing is written that is not in the checkpoint's tree;
+        where that was in vain, it is tried again in a sweep alone.
+        """
+        again = self._cursor is not None and chain.tenant_id in self._refused
+        if again or have.size > chain.last_seq:
+            return
+        # What goes wrong here, the log was refused for already.
+        with suppress(LogError, merkle.ProofError, Refused):
+            if self._write_tiles(log, 0, have.size, chain, dry=True) == have.root:
+                self._write_tiles(log, 0, have.size, chain)
+                _logger.warning("mended: tiles of %s were missing", log.origin)
+
+    def _write_tiles(
+        self, log: Log, size: int, upto: int, chain: Chain, *, dry: bool = False
+    ) -> bytes:
         """Write the tiles and bundles that the tree of ``upto`` has beyond that of ``size``.
 
-        Memory holds a page of entries and the tiles at the tree's right edge. Returns the root.
+        Memory holds a page of entries and the tiles at the tree's right edge. Returns the root;
+        ``dry`` does nothing else.
         """
         edge = _Edge(log)
         partial: dict[int, merkle.Tile] = {}  # of each level, until it is known to be the last
@@ -331,7 +375,7 @@ class Publisher:
                     for tile in tiles
                 ]
                 objects += _bundles(begin, entries)
-                for _ in pool.map(lambda item: self._put(log, *item), objects):
+                for _ in pool.map(lambda item: self._put(log, *item), [] if dry else objects):
                     pass
                 at = end
         return merkle.root(edge, upto)
@@ -367,41 +411,46 @@ class Publisher:
         self.source.record(log.tenant_id, log.generation, made.size, made.root, made.data)
         failpoint("tlog.recorded")
 
-    def _cosign_all(self, stop: Callable[[], bool]) -> None:
-        """Ask the policy's witnesses to cosign what was published; the rest waits for a next time.
+    @contextmanager
+    def cosigning(self) -> Iterator[None]:
+        """Have witnesses asked in a thread meanwhile, so that none of them delays a publication.
 
-        The first that nobody cosigns ends it: the witnesses are away, and each is waited for.
+        At the end nothing more is put into the store; an answer that is still awaited is not.
         """
-        for tenant_id, chain in list(self._uncosigned.items()):
-            if stop() or not self._cosign(chain):
-                return
-            del self._uncosigned[tenant_id]
-
-    def _cosign(self, chain: Chain) -> bool:
-        """Have the newest checkpoint of a chain cosigned; False when no witness did."""
-        # Here, because the witnesses' HTTP client is needed by nobody else.
-        from oml.tlog.witness import collect
-
-        assert self._policy is not None
-        log = self._log(chain.tenant_id, chain.generation)
+        if self._cosigner is None:
+            yield
+            return
+        end = threading.Event()
+        arguments = (end.is_set, end.wait)
+        thread = threading.Thread(
+            target=self._cosigner.run, args=arguments, name="cosigner", daemon=True
+        )
+        self._cosigns_aside = True
+        thread.start()
         try:
-            made = log.published(self.source.keys())
-            if made is None:
-                return True
-            seen = self._seen.setdefault(chain.tenant_id, {})
-            lines = collect(self._policy, made.data, log, seen)
-            if not lines:
-                return not any(witness.url for witness in self._policy.witnesses)
-            more = note.parse_signatures(b"".join(lines).decode())
-            data = note.with_signatures(note.parse(made.data), more).encode()
-        except (LogError, note.NoteError) as error:
-            _logger.warning("not cosigned: %s: %s", chain.tenant, error)
-            return True
-        # Another publisher may have put a larger one there, which is cosigned in its turn.
-        if self.store.replace(log.checkpoint_path, data, made.data):
-            failpoint("tlog.cosigned")
-            self._record(log, replace(made, data=data))
-        return True
+            yield
+        finally:
+            end.set()
+
+    def _offer(self, log: Log, made: Published) -> None:
+        if self._cosigner is not None:
+            self._cosigner.offer(log, made)
+
+    def _cosign_all(self, stop: Callable[[], bool]) -> None:
+        """Ask the witnesses here and now, unless a thread does."""
+        if self._cosigner is not None and not self._cosigns_aside:
+            self._cosigner.round(stop)
+            self._record_cosigned()
+
+    def _record_cosigned(self) -> None:
+        """Record the checkpoints that were cosigned; their subtrees were recorded before."""
+        for each in self._cosigner.made() if self._cosigner else ():
+            log, made = each.log, each.made
+            try:
+                self.source.record(log.tenant_id, log.generation, made.size, made.root, made.data)
+            except DatabaseError as error:
+                if error.sqlstate not in _OTHER_GENERATION | _OTHER_ROOT:
+                    raise  # the next sweep records it
 
     def _tidy(self, log: Log, old: int, new: int) -> None:
         """Remove the partial tiles of which the published tree has the full one by now."""
