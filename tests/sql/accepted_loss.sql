@@ -53,6 +53,11 @@ select results_eq(
 );
 select is((select last_value from oml.outbox_seq), :outbox_end + 1000000001::bigint, 'and goes no further');
 rollback to closed;
+select pg_temp.refused(
+  pg_temp.accept(format('[%s]', pg_temp.loss('{}')), :outbox_end + 1000000002), 'OM169',
+  format('the lake cannot stand at outbox seq %s: the outbox ends at %s, and goes on at most 1000000000 further', :outbox_end + 1000000002, :outbox_end),
+  '%oml gate status%', 'a step on top of one that was rolled back'
+);
 select lives_ok(pg_temp.accept(format('[%s]', pg_temp.loss('{}')), :outbox_end + 1000000000), 'after a rollback it is taken once more');
 reset session authorization;
 select is((select last_value from oml.outbox_seq), :outbox_end + 1000000002::bigint, 'and not added to the first');
