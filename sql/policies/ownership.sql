@@ -12,7 +12,7 @@ declare
     'lake_unqueued', 'durability', 'tlog_state', 'tlog_heads', 'tlog_keys', 'tlog_changes', 'tlog_entries', 'tlog_advance', 'tlog_root', 'checkpoint_fault', 'tlog_record',
     'tlog_sign', 'prove_inclusion', 'oml_prove_inclusion',
     'this_instance', 'instance_json', 'gate_state', 'fork_faults', 'refuse_forked', 'refuse_closed', 'lock_instance', 'checked_alone', 'open_gate', 'open_gate_alone',
-    'oml_fork_check', 'oml_gate_status', 'gate_open', 'require_reason', 'oml_adopt', 'oml_gate_accept_loss',
+    'oml_fork_check', 'oml_gate_status', 'gate_open', 'require_reason', 'oml_adopt', 'read_losses', 'oml_gate_accept_loss',
     'lake_lost', 'lake_queued', 'accepted_losses'
   ];
   owner constant text[] := array[

@@ -1,4 +1,5 @@
--- The write gate: what closes it, what a first append may open, and what the rest needs. OM160 to OM168.
+-- The write gate: what closes it, what a first append may open, and what the rest needs. What a loss may
+-- say is in accepted_loss.sql.
 begin;
 \ir shared/refused.sql
 set local client_min_messages = warning;
@@ -77,13 +78,25 @@ select is((select state from oml_gate_status()), 'restarted', 'leaves it closed'
 rollback to before;
 
 -- Not where something was drained or published, where the key is elsewhere, or on another instance.
-select pg_temp.stays_closed(preparation, reason, hint, description)
-from (values
-  ('update oml.frontier set seq = 1', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'what was drained must be looked at, it'),
-  ('insert into oml.setting values (''lake_url'', ''file:///lake'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'where a lake may be, it'),
-  ('insert into oml.setting values (''tlog_url'', ''file:///tlog'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'where logs may be, it'),
-  ('insert into oml.lake_table (name, location) values (''bronze.events'', ''here'')', 'the server was started anew, or recovered from a crash', 'omld opens it %', 'a lake must be looked at, it')
-) v (preparation, reason, hint, description);
+select pg_temp.stays_closed(
+  'update oml.frontier set seq = 1', 'the server was started anew, or recovered from a crash',
+  'omld opens it %', 'what was drained must be looked at, it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'insert into oml.setting values (''lake_url'', ''file:///lake'')', 'the server was started anew, or recovered from a crash',
+  'omld opens it %', 'where a lake may be, it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'insert into oml.setting values (''tlog_url'', ''file:///tlog'')', 'the server was started anew, or recovered from a crash',
+  'omld opens it %', 'where logs may be, it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'insert into oml.lake_table (name, location) values (''bronze.events'', ''here'')', 'the server was started anew, or recovered from a crash',
+  'omld opens it %', 'a lake must be looked at, it'
+);
 rollback to before;
 select pg_temp.stays_closed(
   format('insert into oml.tlog (tenant_id, generation) values (%L, 2)', :'globex'), 'the server was started anew, or recovered from a crash', 'omld opens it %',
@@ -101,12 +114,24 @@ select pg_temp.stays_closed(
 );
 rollback to before;
 select pg_temp.stays_closed(
-  assignment, 'this is a logical copy: a restored dump, a copied or an upgraded database', '%oml adopt%', format('with %s it', assignment)
-)
-from unnest(array[
-  'update oml.instance set system_identifier = 1', 'update oml.instance set system_identifier = 1, database_oid = 1',
-  'update oml.instance set journal_oid = 1, timeline = ''00000000'''
-]) assignment;
+  'update oml.instance set system_identifier = 1', 'this is a logical copy: a restored dump, a copied or an upgraded database', '%oml adopt%',
+  'with another system_identifier it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'update oml.instance set database_oid = 1', 'this is a logical copy: a restored dump, a copied or an upgraded database', '%oml adopt%',
+  'with another database_oid it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'update oml.instance set journal_oid = 1', 'this is a logical copy: a restored dump, a copied or an upgraded database', '%oml adopt%',
+  'with another journal_oid it'
+);
+rollback to before;
+select pg_temp.stays_closed(
+  'update oml.instance set journal_oid = 1, timeline = ''00000000''', 'this is a logical copy: a restored dump, a copied or an upgraded database', '%oml adopt%',
+  'with another journal_oid, timeline it'
+);
 rollback to before;
 
 -- The database's own check: what a crash, a partial restore or an edit leaves at the end of a chain.
@@ -157,17 +182,49 @@ select alike(
 );
 select is_empty('select * from oml_fork_check()', 'nothing of that was left');
 
--- Opening it on evidence.
+-- And however the gate is opened.
 create function pg_temp.instance()
 returns jsonb
 language sql
 as $$ select instance from oml_gate_status() $$;
+create function pg_temp.refused_with_damage(preparation text, opening text)
+returns text
+language plpgsql
+as $$
+declare
+  refusal pg_temp.refusal;
+begin
+  alter table oml.journal disable trigger user;
+  update oml.journal j set hash = sha256('x') from oml.tenant t where t.tenant_id = j.tenant_id and t.name = 'globex' and j.seq = 4;
+  delete from oml.gate;
+  execute preparation;
+  refusal := pg_temp.refusal_of(opening);
+  raise exception using errcode = 'P0001', message = concat(refusal.sqlstate, ': ', refusal.message);
+exception when raise_exception then
+  return sqlerrm;
+end
+$$;
+select alike(
+  pg_temp.refused_with_damage(preparation, opening), 'OM161: the write gate stays closed: 1 chain(s) do not end as they must, the first is globex at seq 4%',
+  opening || ' opens no gate of a damaged journal'
+)
+from (values
+  ('', 'select oml.gate_open(pg_temp.instance(), ''{}'')'),
+  ('update oml.instance set system_identifier = 7', 'select oml_adopt(''moved'')'),
+  ('', format('select oml_gate_accept_loss(''disk'', ''[{"tenant_id": "%s", "last_seq": 4, "lost_from": 5, "lost_to": 5}]'')', :'globex'))
+) v (preparation, opening);
+
+-- Opening it on evidence.
 grant execute on function pg_temp.instance() to boss;
 delete from oml.gate;
 set session authorization boss;
 select pg_temp.refused(
   $$ select oml.gate_open(jsonb_set(pg_temp.instance(), '{postmaster_start}', '"2000-01-01T00:00:00.000000Z"'), '{}') $$, 'OM162',
   'the write gate stays closed: this server is not the one that was checked, but ' || pg_temp.instance()::text, '%Check again%', 'an instance that was not checked'
+);
+select pg_temp.refused(
+  'select oml.gate_open(null, ''{}'')', 'OM162', 'the write gate stays closed: this server is not the one that was checked, but ' || pg_temp.instance()::text,
+  '%Check again%', 'no instance'
 );
 select pg_temp.refused('select oml.gate_open(pg_temp.instance(), ' || coalesce(quote_literal(evidence), 'null') || ')', 'OM163',
   'the write gate is opened on evidence, and none is named', '%JSON object%', coalesce(evidence, 'null') || ' as evidence')
@@ -218,10 +275,9 @@ as $$
   select jsonb_build_array(jsonb_build_object('tenant_id', t.tenant_id, 'tenant', 'globex', 'last_seq', last_seq, 'lost_from', 5, 'lost_to', 7, 'lake_events', 3, 'generation', 2))
   from oml.tenant t where t.name = 'globex'
 $$;
-select pg_temp.refused('select oml_gate_accept_loss(''disk'', pg_temp.loss(4))', 'OM167', 'the write gate is open: no loss stands in the way', '%restart%', 'accepting a loss while the gate is open');
+select pg_temp.refused('select oml_gate_accept_loss(''disk'', pg_temp.loss(4), 100)', 'OM167', 'the write gate is open: no loss stands in the way', '%restart%', 'accepting a loss while the gate is open');
 delete from oml.gate;
-select pg_temp.refused('select oml_gate_accept_loss(''disk'', pg_temp.loss(5))', 'OM168', format('the journal of tenant %s ends at seq 4, not at 5', :'globex'), '%Look again%', 'a loss in another state of the journal');
-select pg_temp.refused('select oml_gate_accept_loss(''disk'', ''[{"last_seq": 0}]'')', 'OM168', 'the journal of tenant (none) ends at seq 0, not at 0', '%Look again%', 'a loss of no tenant');
+select pg_temp.refused('select oml_gate_accept_loss(''disk'', pg_temp.loss(5), 100)', 'OM168', format('the journal of tenant %s ends at seq 4, not at 5', :'globex'), '%Look again%', 'a loss in another state of the journal');
 select max(seq) as outbox_end from oml.outbox \gset
 select oml_gate_accept_loss('the disk died', pg_temp.loss(4) || jsonb_build_array(jsonb_build_object('tenant_id', gen_random_uuid(), 'last_seq', 0, 'lost_from', 1, 'lost_to', 2, 'lake_events', 2)), :outbox_end + 40) as accepted \gset
 select is((select max(seq) from oml.journal where tenant_id = :'deployment'), :accepted::bigint, 'a loss is accepted');
@@ -246,7 +302,7 @@ select ok((select ok from oml_verify_chain('globex')) and (select ok from oml_ve
 -- Many tenants: pages that fit an event.
 delete from oml.gate;
 select oml_gate_accept_loss('the disk died again', (
-  select jsonb_agg(jsonb_build_object('tenant_id', gen_random_uuid(), 'tenant', repeat('t', 63), 'last_seq', 0, 'lost_from', 1, 'lost_to', 9007199254740993, 'lake_events', 9007199254740993))
+  select jsonb_agg(jsonb_build_object('tenant_id', gen_random_uuid(), 'tenant', repeat('t', 63), 'last_seq', 0, 'lost_from', 1, 'lost_to', 1000000000001))
   from generate_series(1, 250)
 ));
 select results_eq(
@@ -255,7 +311,7 @@ select results_eq(
   'values (1, 3, 100), (2, 3, 100), (3, 3, 50)', 'losses of many tenants go into several events'
 );
 select cmp_ok((select max(octet_length(payload::text)) from oml.journal where payload ->> 'reason' = 'the disk died again'), '<', 65536, 'none of which is too large');
-select is((select count(*) from oml.accepted_loss where lost_to = 9007199254740993), 250::bigint, 'and none is left out');
+select is((select count(*) from oml.accepted_loss where lost_to = 1000000000001), 250::bigint, 'and none is left out');
 
 select * from finish();
 rollback;

@@ -191,15 +191,27 @@ class OpenTable:
         except (DeltaError, OSError) as error:
             raise self._unreachable(error) from error
 
-    def scan(self, columns: list[str], predicate: str | None = None) -> pa.Table:
+    def scan(
+        self, columns: list[str], predicate: str | None = None, most: int | None = None
+    ) -> pa.Table:
         """Read these columns of the rows that match a DataFusion SQL predicate, in no order.
 
-        A predicate is made of numbers and names of ours alone: it is not quoted here. Raises
+        Reading ends once more than ``most`` rows are read. A predicate is made of numbers and
+        names of ours alone: it is not quoted here. Raises
         LakeUnavailable when a file of the table is damaged, gone or out of reach.
         """
         try:
             stream = self.delta.scan(columns=columns, predicate=predicate)
-            return pa.RecordBatchReader.from_stream(stream).read_all()
+            reader = pa.RecordBatchReader.from_stream(stream)
+            if most is None:
+                return reader.read_all()
+            found: list[pa.RecordBatch] = []
+            while sum(batch.num_rows for batch in found) <= most:
+                try:
+                    found.append(reader.read_next_batch())
+                except StopIteration:
+                    break
+            return pa.Table.from_batches(found, reader.schema)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
 
