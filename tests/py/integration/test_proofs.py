@@ -668,7 +668,7 @@ def test_a_later_checkpoint_is_shown_to_go_on_from_an_earlier_one(
     row = chain.system.superuser.execute("select oml.deployment_id()").fetchone()
     assert row is not None
     other = tmp_path / "other"
-    other.write_bytes(sign(chain.system, UUID(row[0]), 3, bytes(32)))
+    other.write_bytes(sign(chain.system, UUID(row[0]), 3))
     expect(2, "of two logs", *made, str(other), str(files[300]))
     expect(2, "of two logs", check[0], str(other), *check[2:], *key)
     # Nor is a proof at fault.

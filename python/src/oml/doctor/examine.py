@@ -351,7 +351,12 @@ def _standbys(facts: Facts, production: bool) -> Check:
             "standbys", Status.WARN, found, wanted, "If one more is lost, every commit waits."
         )
     if production and not needed:
-        hint = "Name them in synchronous_standby_names: nothing waits for these."
+        hint = (
+            "Name them in synchronous_standby_names: they stream, but no commit waits for them."
+            if facts.standbys
+            else "Start standbys and name them in synchronous_standby_names: there is one copy of"
+            " each event."
+        )
         return Check("standbys", Status.FAIL, found, "some that count", hint)
     return Check("standbys", Status.OK, found, wanted)
 

@@ -45,7 +45,7 @@ _WRITERS = 8
 _ATTEMPTS = 5
 _SWEEP_EVERY_S = 3600.0
 _OTHER_GENERATION = {"OM141", "OM151"}
-_OTHER_ROOT = {"OM143", "OM150"}
+_OTHER_ROOT = {"OM143", "OM150", "OM155"}
 
 
 class TlogUnavailable(OmlError):
@@ -130,7 +130,7 @@ class Publisher:
         self._deployment_id: UUID | None = None
         self._cursor: int | None = None
         self._losses: int | None = None
-        self._claimed = False
+        self._identity: owner.Identity | None = None
         self._swept_at = time.monotonic()
         self._refused: dict[UUID, Contradiction] = {}
         self._cosigner = _cosigner(store, settings)
@@ -163,8 +163,8 @@ class Publisher:
         if self._cursor == state.outbox_max:
             self._cosign_all(stop)
             return report
-        (owner.require if self._claimed else owner.claim)(self.store, state.identity)
-        self._claimed = True
+        (owner.claim if self._identity is None else owner.require)(self.store, state.identity)
+        self._identity = state.identity
         # Read before the cut: whatever is visible now has outbox seqs below it.
         heads = self.source.heads() if self._cursor is None else None
         after = -1 if self._cursor is None else self._cursor
@@ -247,7 +247,7 @@ class Publisher:
                     log.require_root(made)
                     self._offer(log, made)
                     return None
-            return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size, whole)
+            return Chain(head.tenant_id, head.tenant, head.generation, head.head, head.size)
 
         with ThreadPoolExecutor(_WRITERS) as pool:
             return [each for each in pool.map(chain, heads) if each is not None]
@@ -291,7 +291,7 @@ class Publisher:
             self._tidy(log, size, made.size)
             if made.size == chain.last_seq:
                 return None
-            return replace(chain, size=max(chain.size, made.size), whole=True)
+            return replace(chain, size=max(chain.size, made.size))
         raise _Overtaken
 
     def _extend(
@@ -312,6 +312,8 @@ class Publisher:
             made = log.verified(signed, self.source.keys())
         if (made.size, made.root) != (upto, root):
             raise Refused(self._broken(chain, size, "another checkpoint was signed than asked for"))
+        assert self._identity is not None
+        owner.require(self.store, self._identity)  # a copy may have been adopted meanwhile
         if not self.store.replace(log.checkpoint_path, signed, have.data if have else None):
             return None
         failpoint("tlog.checkpoint-written")

@@ -36,17 +36,13 @@ class State:
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain whose log may have to be extended: to ``last_seq``, from ``size`` as recorded.
-
-    ``whole`` tells whether all full subtrees up to there are recorded.
-    """
+    """A chain whose log may have to be extended: to ``last_seq``, from ``size`` as recorded."""
 
     tenant_id: UUID
     tenant: str
     generation: int
     last_seq: int
     size: int
-    whole: bool = True
 
 
 @dataclass(frozen=True)
