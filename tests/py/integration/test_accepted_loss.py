@@ -146,6 +146,7 @@ def test_a_version_out_of_reach_stops_no_append(system: System) -> None:
         with pytest.raises(psycopg.Error) as caught:
             accept(system, version, loss(system, "acme"))
         assert caught.value.sqlstate == "OM169", caught.value
+    system.open_gate()
     append(app, 2)
     drain(system)
     expect_exact(system)
