@@ -9,8 +9,8 @@ create table if not exists oml.accepted_loss (
   outbox_after bigint not null,
   outbox_upto bigint not null,
   constraint accepted_loss_pkey primary key (accepted_seq, tenant_id),
-  constraint accepted_loss_range_check check (num_nulls(lost_from, lost_to) in (0, 2) and lost_from between 1 and journal_head + 1 and lost_from <= lost_to),
-  constraint accepted_loss_events_check check (lake_events between 0 and outbox_upto - outbox_after and (lake_events = 0 or lost_from is not null)),
+  constraint accepted_loss_range_check check (num_nulls(lost_from, lost_to) in (0, 2) and lost_from >= 1 and lost_from <= journal_head + 1 and lost_from <= lost_to),
+  constraint accepted_loss_events_check check (lake_events >= 0 and lake_events <= outbox_upto - outbox_after and (lake_events = 0 or lost_from is not null)),
   constraint accepted_loss_outbox_check check (outbox_upto >= outbox_after)
 );
 comment on table oml.accepted_loss is 'Events that are gone from the journal for good, and were accepted as lost. A projection of the provider chain''s journal.loss-accepted, for the lake writer and the reconciler.';

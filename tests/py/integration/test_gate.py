@@ -450,6 +450,7 @@ def test_numbers_that_a_crash_of_a_copied_database_would_give_out_again_are_not(
             f'create database copied template "{private_system.database}" strategy wal_log'
         )
     copy.superuser.execute("select oml_adopt('copied')")
+    copy.forget_places()
     append(copy.connect(), 5)
     used = outbox_max(copy)
     restart(copy, "kill")
