@@ -4,9 +4,8 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from tenacity import Retrying, retry_if_exception, stop_never, wait_exponential_jitter
-
 from oml import gate
+from oml.daemon.sessions import run_sessions
 from oml.errors import DatabaseError, GateClosedError, OmlError
 from oml.lake.source import Source
 from oml.lake.table import LakeError
@@ -14,8 +13,6 @@ from oml.lake.writer import LakeWriter
 from oml.settings import Settings
 
 log = logging.getLogger("oml.lake-writer")
-
-_LONGEST_BACKOFF_S = 30.0
 
 
 @dataclass
@@ -36,23 +33,13 @@ class LakeWriterRole:
         Raises LakeError when a person must look, DatabaseError when the database refuses us for
         good (a missing permission, a missing extension).
         """
-        attempts = Retrying(
-            retry=retry_if_exception(_passing),
-            wait=wait_exponential_jitter(
-                multiplier=self.settings.poll_interval_s, max=_LONGEST_BACKOFF_S
-            ),
-            stop=stop_never,
-            sleep=self._pause,
-            before_sleep=lambda state: log.warning(
-                "%s", _away(state.outcome.exception() if state.outcome else None)
-            ),
-            reraise=True,
+        run_sessions(
+            self._session,
+            passing=_passing,
+            tell=lambda error: log.warning("%s", _away(error)),
+            pause_s=self.settings.poll_interval_s,
+            stop=self.stop,
         )
-        while not self.stop.is_set():
-            attempts(self._session)
-
-    def _pause(self, seconds: float) -> None:
-        self.stop.wait(seconds)
 
     def _session(self) -> None:
         """Serve one connection. Only one that never worked counts as a failed attempt."""

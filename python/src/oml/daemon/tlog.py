@@ -5,9 +5,8 @@ import threading
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tenacity import Retrying, retry_if_exception, stop_never, wait_exponential_jitter
-
 from oml import gate
+from oml.daemon.sessions import run_sessions
 from oml.errors import DatabaseError, GateClosedError, OmlError
 from oml.settings import Settings
 from oml.store import StoreError
@@ -15,8 +14,6 @@ from oml.tlog.publisher import Publisher, Report, TlogUnavailable, tlog_store
 from oml.tlog.source import TlogSource
 
 log = logging.getLogger("oml.tlog")
-
-_LONGEST_BACKOFF_S = 30.0
 
 
 @dataclass
@@ -35,23 +32,13 @@ class TlogRole:
         Raises DatabaseError when the database refuses us for good (a missing permission, a missing
         extension), UsageError for a tlog_url that is no place, StoreError when a person must look.
         """
-        attempts = Retrying(
-            retry=retry_if_exception(_passing),
-            wait=wait_exponential_jitter(
-                multiplier=self.settings.tlog_interval_s, max=_LONGEST_BACKOFF_S
-            ),
-            stop=stop_never,
-            sleep=self._pause,
-            before_sleep=lambda state: log.warning(
-                "%s", _away(state.outcome.exception() if state.outcome else None)
-            ),
-            reraise=True,
+        run_sessions(
+            self._session,
+            passing=_passing,
+            tell=lambda error: log.warning("%s", _away(error)),
+            pause_s=self.settings.tlog_interval_s,
+            stop=self.stop,
         )
-        while not self.stop.is_set():
-            attempts(self._session)
-
-    def _pause(self, seconds: float) -> None:
-        self.stop.wait(seconds)
 
     def _session(self) -> None:
         """Serve one connection. Only one that never worked counts as a failed attempt."""
