@@ -5,7 +5,8 @@ in PostgreSQL is a cache. A batch (frontier, end] is a fixed set of rows, becaus
 whoever repeats it writes the same rows or finds that they are there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ class LakeWriter:
         self._gaps: set[Gap] = set()
         self._unmade: dict[str, Place] = {}
         self._checked = False
-        self._lake: tuple[str, owner.Identity] | None = None
+        self._lake: tuple[Store, owner.Identity] | None = None
         self._reached: int | None = None
 
     def drain(
@@ -202,9 +203,10 @@ class LakeWriter:
 
     def _require_owner(self, url: str, state: State) -> None:
         """Insist, before each drain, that the lake is this database's; the first one claims it."""
-        ask = owner.require if self._lake is not None else owner.claim
-        self._ask_owner(ask, url, state.identity)
-        self._lake = url, state.identity
+        with _lake_errors():
+            store = open_store(url, self.settings.lake_storage_options, make=True)
+            (owner.claim if self._lake is None else owner.require)(store, state.identity)
+        self._lake = store, state.identity
 
     def _still_ours(self) -> None:
         """Insist on it once more, after a table was loaded and before it is written.
@@ -213,18 +215,8 @@ class LakeWriter:
         before that commit conflicts with it, and whoever loads it later finds the mark here.
         """
         if self._lake is not None:
-            self._ask_owner(owner.require, *self._lake)
-
-    def _ask_owner(
-        self, ask: Callable[[Store, owner.Identity], None], url: str, identity: owner.Identity
-    ) -> None:
-        try:
-            ask(open_store(url, self.settings.lake_storage_options, make=True), identity)
-        except owner.OwnedError as error:
-            raise LakeError(error.message, error.hint) from error
-        except StoreError as error:
-            kind = LakeUnavailable if error.retryable else LakeError
-            raise kind(error.message, error.hint) from error
+            with _lake_errors():
+                owner.require(*self._lake)
 
     def _find_tables(self, state: State) -> str:
         url = self.settings.lake_url or state.lake_url
@@ -399,3 +391,15 @@ class LakeWriter:
                 "Nothing is lost: the next drain tries the same batch again.",
             ),
         ) from failure
+
+
+@contextmanager
+def _lake_errors() -> Iterator[None]:
+    """Raise what the owner's mark and its store say as the lake's own errors."""
+    try:
+        yield
+    except owner.OwnedError as error:
+        raise LakeError(error.message, error.hint) from error
+    except StoreError as error:
+        kind = LakeUnavailable if error.retryable else LakeError
+        raise kind(error.message, error.hint) from error
