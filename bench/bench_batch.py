@@ -9,7 +9,7 @@ import sys
 
 import psycopg
 
-from common import finish, pairs, pgbench, server
+from common import figure, finish, pairs, pgbench, server
 
 CLIENTS = 4
 BATCH = 1000
@@ -48,7 +48,8 @@ def main() -> int:
             return pgbench(system.dsn, SINGLE, CLIENTS, SECONDS, {"payload": payload})
 
         found = pairs(batches, single)
-    return finish("batch", "batch_vs_single", found, REQUIRED, {"clients": CLIENTS, "batch": BATCH})
+    figures = [figure("batch_vs_single", found, REQUIRED)]
+    return finish("batch", figures, {"clients": CLIENTS, "batch": BATCH})
 
 
 if __name__ == "__main__":

@@ -244,7 +244,8 @@ def main() -> int:
         "events": events, "tenants": TENANTS, "entities": entities, "clients": CLIENTS,
         "bytes": row[0],
     }  # fmt: skip
-    return common.finish("growth", KEY, found, REQUIRED, more, keep=events >= FULL)
+    figures = [common.figure(KEY, found, REQUIRED)]
+    return common.finish("growth", figures, more, keep=events >= FULL)
 
 
 if __name__ == "__main__":

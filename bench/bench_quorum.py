@@ -99,7 +99,8 @@ def main() -> int:
         }
         for key, pairs in found.items()
     }
-    return common.finish_several("quorum", found, {"latency": latency, "seconds": SECONDS})
+    figures = [common.figure(key, pairs) for key, pairs in found.items()]
+    return common.finish("quorum", figures, {"latency": latency, "seconds": SECONDS})
 
 
 def _latency_ms(key: str, rates: list[float]) -> float:

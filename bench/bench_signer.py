@@ -94,7 +94,8 @@ def main() -> int:
         )
         if verified.returncode != 0:
             raise RuntimeError("what was appended does not verify")
-    return common.finish("signer", KEY, found, REQUIRED, {"clients": CLIENTS, "seconds": SECONDS})
+    figures = [common.figure(KEY, found, REQUIRED)]
+    return common.finish("signer", figures, {"clients": CLIENTS, "seconds": SECONDS})
 
 
 if __name__ == "__main__":

@@ -155,9 +155,7 @@ def main() -> int:
             found = common.pairs(verified, bare.run)
     status = common.finish(
         "verify",
-        "verify_vs_libsodium",
-        found,
-        REQUIRED,
+        [common.figure("verify_vs_libsodium", found, REQUIRED)],
         {
             "events": events,
             "signed_bytes_each": bare.bytes_each,

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,67 +127,67 @@ def write_result(name: str, result: Mapping[str, Any], *, keep: bool = True) -> 
     print(json.dumps(whole))
 
 
+class Figure(NamedTuple):
+    """One key of a benchmark's result.
+
+    ``required`` is the least the value may be, or the most if ``at_most``; None if nothing is
+    required. ``details`` is kept with it, such as every pair's ratio under ``ratios``.
+    """
+
+    key: str
+    value: float
+    required: float | None
+    details: Mapping[str, Any]
+    at_most: bool = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the value misses what is required."""
+        if self.required is None:
+            return False
+        return self.value > self.required if self.at_most else self.value < self.required
+
+
+def figure(key: str, found: list[Pair], required: float | None = None) -> Figure:
+    """Make the figure of pairs of runs: the median of their ratios."""
+    details = {
+        "ratios": [round(pair.ratio, 3) for pair in found],
+        "a_per_s": [round(pair.a, 1) for pair in found],
+        "b_per_s": [round(pair.b, 1) for pair in found],
+    }
+    return Figure(key, round(ratio(found), 3), required, details)
+
+
 def finish(
     name: str,
-    key: str,
-    found: list[Pair],
-    required: float,
+    figures: Sequence[Figure],
     more: Mapping[str, Any] | None = None,
     *,
     keep: bool = True,
 ) -> int:
-    """Write the result of pairs of runs; return the exit status: 1 if it is short of ``required``.
+    """Write a benchmark's result; return the exit status: 1 if a figure misses what is required.
 
-    ``more`` is added to the result, such as the number of clients; ``keep`` as in write_result.
+    The result has each key with its value, then what explains them. It goes into
+    ``results/NAME.json``, unless ``keep`` is False as for a trial, and is printed as one JSON line,
+    the last of the output. ``more`` is added to it, such as the number of clients.
     """
-    figure = ratio(found)
-    write_result(
-        name,
-        {
-            key: round(figure, 3),
-            "required": required,
-            "ratios": [round(pair.ratio, 3) for pair in found],
-            "a_per_s": [round(pair.a, 1) for pair in found],
-            "b_per_s": [round(pair.b, 1) for pair in found],
-            **(more or {}),
+    result = {
+        **{one.key: one.value for one in figures},
+        "figures": {
+            one.key: {"at_most" if one.at_most else "at_least": one.required, **one.details}
+            for one in figures
         },
-        keep=keep,
-    )
-    if figure < required:
-        print(f"{key} is {figure:.3f}, short of {required}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def finish_several(
-    name: str, found: Mapping[str, list[Pair]], more: Mapping[str, Any] | None = None
-) -> int:
-    """Write the result of several figures of which none is required; return the exit status, 0.
-
-    The first key is the benchmark's figure, the others stand under ``also``.
-    """
-    figures = {
-        key: {
-            "figure": round(ratio(pairs), 3),
-            "ratios": [round(pair.ratio, 3) for pair in pairs],
-            "a_per_s": [round(pair.a, 1) for pair in pairs],
-            "b_per_s": [round(pair.b, 1) for pair in pairs],
-        }
-        for key, pairs in found.items()
+        **(more or {}),
+        "machine": machine(),
     }
-    first, *others = figures
-    main = dict(figures[first])
-    write_result(
-        name,
-        {
-            first: main.pop("figure"),
-            "required": None,
-            **main,
-            "also": {key: figures[key] for key in others},
-            **(more or {}),
-        },
-    )
-    return 0
+    if keep:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result))
+    short = [one for one in figures if one.is_short]
+    for one in short:
+        print(f"{one.key} is {one.value}, required is {one.required}", file=sys.stderr)
+    return 1 if short else 0
 
 
 def machine() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from .markdown import code, page, table
 
@@ -13,20 +14,16 @@ def build(root: Path) -> str:
     rows = []
     for path in sorted((root / "bench" / "results").glob("*.json")):
         result = json.loads(path.read_text())
-        key = next(iter(result))
         machine = result["machine"]
-        also = result.get("also", {})
-        for name, figure, ratios in (
-            (key, result[key], result["ratios"]),
-            *((name, one["figure"], one["ratios"]) for name, one in also.items()),
-        ):
+        for key, details in result["figures"].items():
+            ratios = details.get("ratios")
             rows.append(
                 (
                     code(f"make bench-{path.stem}"),
-                    code(name),
-                    f"{figure:.2f}",
-                    "" if result["required"] is None else f"{result['required']:g}",
-                    f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    code(key),
+                    f"{result[key]:.4g}",
+                    _required(details),
+                    f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "",
                     f"{machine['cores']} x {machine['cpu']}",
                     machine["at"][:10],
                 )
@@ -40,3 +37,10 @@ def build(root: Path) -> str:
         " `bench/results`.",
         table(columns, rows),
     )
+
+
+def _required(details: dict[str, Any]) -> str:
+    for name, words in (("at_least", "at least"), ("at_most", "at most")):
+        if details.get(name) is not None:
+            return f"{words} {details[name]:g}"
+    return ""

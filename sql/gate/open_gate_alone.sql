@@ -14,6 +14,9 @@ declare
   found record;
   opens boolean := true;
 begin
+  if (oml.gate_state()).state = 'open' then
+    return;
+  end if;
   begin
     perform from oml.instance i for update nowait;
   exception when lock_not_available then

@@ -1,4 +1,4 @@
--- Every trigger of ours is ENABLE ALWAYS. Those after an insert see what it inserted as appended.
+-- Every trigger of ours is ENABLE ALWAYS.
 create function oml.attach_guards()
 returns void
 language plpgsql
@@ -13,8 +13,7 @@ begin
     select * from (values
       ('journal', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('journal', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('journal', 'enqueue', 'after insert', 'statement', 'enqueue'),
-      ('journal', 'fold', 'after insert', 'statement', 'fold'),
+      ('journal', 'derive', 'after insert', 'row', 'derive'),
       ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('chain_head', 'guard_rotation', 'before update', 'row', 'guard_columns(''kid'')'),
@@ -28,12 +27,13 @@ begin
       ('key', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('impersonation', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''ended_at'')'),
       ('impersonation', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('entity', 'guard_entity', 'before update', 'row', 'guard_entity'),
+      ('entity', 'guard_identity', 'before update of tenant_id, entity_type, entity_id, first_at', 'row', 'guard_append_only'),
       ('entity', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('entity', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('lake_table', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('setting', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
+      ('setting', 'copy_settings', 'after insert or update or delete', 'statement', 'copy_settings'),
       ('setting', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('frontier', 'guard_forward', 'before update', 'row', 'guard_forward'),
       ('frontier', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
@@ -52,17 +52,17 @@ begin
     ) as g (table_name, name, event, level, function)
   loop
     execute format(
-      'create or replace trigger %I %s on oml.%I %s for each %s execute function oml.%s',
-      guard.name, guard.event, guard.table_name,
-      case guard.event when 'after insert' then 'referencing new table as appended' end, guard.level,
+      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%s',
+      guard.name, guard.event, guard.table_name, guard.level,
       case when guard.function like '%(%' then guard.function else guard.function || '()' end
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;
-  -- Deferred, which only a constraint trigger can be. Where nothing is asked, nothing is queued.
+  -- Deferred, which only a constraint trigger can be. Enabled in the production profile alone: elsewhere even
+  -- its condition would cost every append.
   drop trigger if exists guard_commit on oml.journal;
   create constraint trigger guard_commit after insert on oml.journal deferrable initially deferred
-    for each row when (current_setting('oml.commit_floor', true) <> '') execute function oml.guard_commit();
-  alter table oml.journal enable always trigger guard_commit;
+    for each row execute function oml.guard_commit();
+  perform oml.switch_guard_commit((select s.value from oml.setting s where s.name = 'profile'));
 end
 $$;

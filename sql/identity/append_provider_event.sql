@@ -8,9 +8,9 @@ as $$
 declare
   operator record := oml.operator();
 begin
-  return oml.append_event(
+  return oml.append_own_event(
     (select s.value from oml.setting s where s.name = 'deployment_id')::uuid,
-    type, 1, payload, 'none', operator.principal, operator.auth,
+    type, payload, operator.principal, operator.auth,
     caused_by => append_provider_event.caused_by
   );
 end

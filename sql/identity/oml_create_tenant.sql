@@ -30,13 +30,13 @@ begin
   created := oml.append_provider_event(
     'tenant.created', jsonb_build_object('tenant_id', tenant_id, 'name', name)
   );
-  perform oml.append_event(
-    tenant_id, 'tenant.genesis', 1,
+  perform oml.append_own_event(
+    tenant_id, 'tenant.genesis',
     jsonb_build_object('created_by', jsonb_build_object(
       'tenant_id', created.tenant_id, 'seq', created.seq,
       'event_id', created.event_id, 'hash', encode(created.hash, 'hex')
     )),
-    'none', (oml.operator()).principal, 'tenant.created', caused_by => created.event_id
+    (oml.operator()).principal, 'tenant.created', caused_by => created.event_id
   );
   return tenant_id;
 end

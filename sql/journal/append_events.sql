@@ -1,11 +1,12 @@
--- append_event for several events of one chain. A request that was answered before gets its first receipt,
+-- Appends events of one chain, in the steps of oml_append from the lock on. A request that was answered before gets its first receipt,
 -- and one that stands twice in the batch is appended once.
 create function oml.append_events(
   tenant_id uuid,
   principal text,
   auth text,
   impersonation text,
-  items oml.batch_item[]
+  items oml.batch_item[],
+  is_first boolean default false
 )
 returns setof oml.batch_receipt
 language plpgsql
@@ -18,11 +19,10 @@ declare
   request record;
   given record;
   sealed oml.sealed_batch;
-  inserted bigint;
   fresh oml.batch_item[] := items;
   answered oml.batch_item[] := '{}';
 begin
-  chain := oml.open_chain(append_events.tenant_id, false);
+  chain := oml.open_chain(append_events.tenant_id, append_events.is_first);
 
   if exists (select from unnest(items) i where i.idempotency_key is not null) then
     with requested as (
@@ -92,15 +92,8 @@ begin
       n, type, schema_version, payload, pii_class, operation, app_version, caused_by, invocation_id, entity_type,
       entity_id, subject_id, idempotency_key, request_digest, event_id, occurred_us, hash, envelope, prev_hash, nth
     )
-    order by s.nth
-    on conflict on constraint journal_pkey do nothing;
-    get diagnostics inserted = row_count;
-    if inserted <> cardinality(fresh) then
-      raise exception using
-        errcode = '40001',
-        message = 'could not serialize access: the chain grew after this transaction''s snapshot',
-        hint = 'Run the transaction again.';
-    end if;
+    order by s.nth;
+    perform oml.derive_events(append_events.tenant_id, chain.seq + 1, chain.seq + cardinality(fresh));
   end if;
 
   return query

@@ -3,4 +3,4 @@ create type oml.batch_item as (
   caused_by uuid, invocation_id text, entity_type text, entity_id text, subject_id text,
   idempotency_key text, request_digest bytea
 );
-comment on type oml.batch_item is 'One event of a batch after its checks: its place among the receipts, and what append_event takes.';
+comment on type oml.batch_item is 'One event of a batch after its checks: its place among the receipts, and what append_events takes.';

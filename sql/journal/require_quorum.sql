@@ -21,6 +21,5 @@ begin
         when current_setting('synchronous_standby_names') = '' then 'synchronous_standby_names is empty' else 'max_wal_senders is 0' end),
       hint = 'Replicate to a quorum, for example synchronous_standby_names = ''ANY 1 (s1, s2)''. On one disk the profile is local.';
   end if;
-  perform set_config('oml.commit_floor', 'remote_write', true);  -- oml.guard_commit looks again
 end
 $$;

@@ -56,14 +56,10 @@ try:
             invocation_ids, entity_types, entity_ids, subject_ids, strict=True):
         if time.is_due(len(hashes)):
             plpy.execute('select')  # raises what interrupts a query: nothing in Python does
-        now = core.envelope.now_us()
-        event_id = core.envelope.uuid7(now // 1000)
-        data, prev = sealer.seal((
-            deployment_id, seq, prev, tenant_id, core.envelope.VERSION, None, now, auth,
-            app_version, caused_by, None, None, entity_id, entity_type, event_id,
-            impersonation, invocation, operation, pii, None,
-            payload.encode('utf-8'), principal, synchronous_commit, subject, version, kind, None, writer))
-        event_ids.append(event_id.hex())
+        event_id, now, prev, data = sealer.seal(
+            deployment_id, tenant_id, seq, prev, kind, version, payload, writer, principal, auth, impersonation,
+            operation, app_version, caused_by, invocation, entity_type, entity_id, subject, pii, synchronous_commit)
+        event_ids.append(event_id)
         times.append(now)
         hashes.append(prev)
         envelopes.append(data)

@@ -1,7 +1,6 @@
 create type oml.sealed as (
   event_id uuid,
   occurred_us bigint,
-  kid bytea,
   hash bytea,
   envelope bytea,
   refusal text[]

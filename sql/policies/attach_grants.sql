@@ -1,5 +1,6 @@
--- What each owner may do to each table, and nobody else anything. UPDATE of chain_head is there for
--- SELECT … FOR UPDATE alone; its guard lets kid change and nothing else.
+-- What each owner may do to each table, and nobody else anything. The kernel's UPDATE of chain_head is there
+-- for SELECT … FOR UPDATE alone: its policy lets no update through. On whole tables, because each column of
+-- its own would be looked up at each append.
 create function oml.attach_grants()
 returns void
 language plpgsql
@@ -28,9 +29,9 @@ begin
 
   grant select on oml.setting, oml.membership, oml.event_type, oml.gate to oml_kernel;
   grant select, insert on oml.journal to oml_kernel;
-  grant select, update (chain_no) on oml.chain_head to oml_kernel;
+  grant select, update on oml.chain_head to oml_kernel;
   grant insert on oml.outbox to oml_kernel;
-  grant select, insert, update (last_seq, last_event_id, last_type, event_count, last_at, state) on oml.entity to oml_kernel;
+  grant select, insert, update on oml.entity to oml_kernel;
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
   grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;

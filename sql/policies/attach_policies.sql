@@ -28,7 +28,7 @@ begin
       ('tenant', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
       ('chain_head', 'owner_insert', 'insert', 'oml_owner', 'true'),
       ('chain_head', 'kernel_read', 'select', 'oml_kernel', this_tenant),
-      ('chain_head', 'kernel_lock', 'update', 'oml_kernel', this_tenant),
+      ('chain_head', 'kernel_lock', 'lock', 'oml_kernel', this_tenant),
       ('chain_head', 'fleet_all', 'all', 'oml_fleet', 'true'),
       ('key', 'owner_insert', 'insert', 'oml_owner', 'true'),
       ('key', 'fleet_all', 'all', 'oml_fleet', 'true'),
@@ -68,8 +68,9 @@ begin
   loop
     execute format(
       'create policy %I on oml.%I for %s to %I %s',
-      policy.name, policy.table_name, policy.command, policy.role_name,
+      policy.name, policy.table_name, replace(policy.command, 'lock', 'update'), policy.role_name,
       case policy.command
+        when 'lock' then format('using (%s) with check (false)', policy.condition)
         when 'insert' then format('with check (%s)', policy.condition)
         when 'select' then format('using (%s)', policy.condition)
         else format('using (%1$s) with check (%1$s)', policy.condition)

@@ -44,7 +44,7 @@ to oml_daemon;
 
 -- Between the three owners.
 grant execute on function
-  oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
+  oml.append_own_event(uuid, text, jsonb, text, text, uuid),
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
@@ -55,10 +55,10 @@ grant execute on function
   oml.append_provider_event(text, jsonb, uuid), oml.create_chain(uuid, text, bigint, bytea),
   oml.issue_key(bytea, text, jsonb, uuid, text, text), oml.begin_rotation(bytea), oml.lock_provider(), oml.operator(), oml.open_gate(jsonb)
 to oml_owner;
-grant execute on function oml.append_event(uuid, text, int, jsonb, text, text, text, text, text, text, uuid, text, text, text, text, uuid, bigint, bytea, bytea, uuid, text, bytea),
+grant execute on function oml.append_own_event(uuid, text, jsonb, text, text, uuid),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
-  oml.guard_commit(), oml.require_quorum(), oml.enqueue(), oml.fold()
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_tlog(),
+  oml.guard_commit(), oml.require_quorum(), oml.derive(), oml.copy_settings()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;
 

@@ -11,12 +11,12 @@ declare
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
     'lake_unqueued', 'durability', 'tlog_state', 'tlog_heads', 'tlog_keys', 'tlog_changes', 'tlog_entries', 'tlog_advance', 'tlog_root', 'checkpoint_fault', 'tlog_record',
     'tlog_sign', 'prove_inclusion', 'oml_prove_inclusion',
-    'this_instance', 'instance_json', 'gate_state', 'fork_faults', 'refuse_forked', 'refuse_closed', 'lock_instance', 'checked_alone', 'open_gate', 'open_gate_alone',
+    'this_instance', 'instance_json', 'gate_state', 'fork_faults', 'refuse_forked', 'refuse_closed', 'lock_instance', 'copy_settings', 'checked_alone', 'open_gate', 'open_gate_alone',
     'oml_fork_check', 'oml_gate_status', 'gate_open', 'require_reason', 'oml_adopt', 'read_losses', 'oml_gate_accept_loss',
     'lake_lost', 'lake_queued', 'accepted_losses'
   ];
   owner constant text[] := array[
-    'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'oml_attach',
+    'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'switch_guard_commit', 'oml_attach',
     'oml_genesis', 'register_reserved_types', 'oml_configure', 'oml_rotate_signing_key'
   ];
 begin

@@ -34,6 +34,9 @@ begin
   if name = 'profile' and value = 'production' then
     perform oml.require_quorum();  -- or the next append would be refused
   end if;
+  if name = 'profile' then
+    perform oml.switch_guard_commit(value);
+  end if;
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
 end

@@ -8,6 +8,9 @@ create unlogged table if not exists oml.gate (
   opened_at timestamptz not null,
   opened_by text not null,
   evidence jsonb not null,
+  signer text,
+  deployment_id uuid,
+  profile text,
   constraint gate_pkey primary key (only_row),
   constraint gate_only_row_check check (only_row)
 );
@@ -20,4 +23,7 @@ comment on column oml.gate.timeline is 'WAL timeline, as the first eight hex dig
 comment on column oml.gate.postmaster_start is 'When that server was started, to the microsecond.';
 comment on column oml.gate.opened_at is 'When the gate was opened.';
 comment on column oml.gate.opened_by is 'Login that opened it.';
+comment on column oml.gate.signer is 'Copy of the setting, so that an append reads one row; kept by copy_settings, null where the setting is gone.';
+comment on column oml.gate.deployment_id is 'Copy of the setting.';
+comment on column oml.gate.profile is 'Copy of the setting.';
 comment on column oml.gate.evidence is 'What was checked before, and what could not be.';

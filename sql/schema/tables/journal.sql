@@ -31,9 +31,7 @@ create table if not exists oml.journal (
   idempotency_key text,
   request_digest bytea,
   constraint journal_pkey primary key (tenant_id, seq),
-  constraint journal_event_id_key unique (event_id),
-  constraint journal_seq_check check (seq > 0),
-  constraint journal_request_check check ((idempotency_key is null) = (request_digest is null))
+  constraint journal_event_id_key unique (event_id)
 );
 create unique index if not exists journal_idempotency_key
   on oml.journal (tenant_id, principal, idempotency_key) where idempotency_key is not null;

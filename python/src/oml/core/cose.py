@@ -45,34 +45,45 @@ def _header_start(content_type: str) -> bytes:
 
 def to_be_signed(protected: bytes, payload: bytes) -> bytes:
     """Return the Sig_structure (RFC 9052, 4.4) with an empty external_aad."""
-    return b"".join((_SIGNATURE1, cbor.byte_string(protected), b"\x40", cbor.byte_string(payload)))
+    return signed(signed_start(protected), payload)
 
 
-def signature(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
-    """Sign and return the 64-byte signature alone.
+def signed_start(protected: bytes) -> bytes:
+    """Return what all Sig_structures under one protected header begin with."""
+    return b"".join((_SIGNATURE1, cbor.byte_string(protected), b"\x40"))
+
+
+def signed(start: bytes, payload: bytes) -> bytes:
+    """Return the Sig_structure of what ``signed_start`` returned and a payload."""
+    return b"".join((start, cbor.head(cbor.BYTES, len(payload)), payload))
+
+
+def signature(signed: bytes, secret_key: bytes) -> bytes:
+    """Sign a Sig_structure and return the 64-byte signature alone.
 
     ``secret_key`` is libsodium's 64 bytes (seed and public key).
     """
-    return _sign(to_be_signed(protected, payload), secret_key)[:SIGNATURE_BYTES]
+    return _sign(signed, secret_key)[:SIGNATURE_BYTES]
+
+
+def start(protected: bytes) -> bytes:
+    """Return what all COSE_Sign1 under one protected header begin with."""
+    return b"".join((_TAGGED_ARRAY, cbor.byte_string(protected), _EMPTY_MAP))
+
+
+def finish(start: bytes, payload: bytes, signature: bytes) -> bytes:
+    """Return the COSE_Sign1 bytes of what ``start`` returned, a payload and its signature."""
+    return b"".join((start, cbor.head(cbor.BYTES, len(payload)), payload, b"\x58\x40", signature))
 
 
 def assemble(protected: bytes, payload: bytes, signature: bytes) -> bytes:
     """Return the COSE_Sign1 bytes of these parts."""
-    return b"".join(
-        (
-            _TAGGED_ARRAY,
-            cbor.byte_string(protected),
-            _EMPTY_MAP,
-            cbor.byte_string(payload),
-            b"\x58\x40",
-            signature,
-        )
-    )
+    return finish(start(protected), payload, signature)
 
 
 def sign(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
     """Return the COSE_Sign1 bytes, signed with libsodium's 64-byte secret key."""
-    return assemble(protected, payload, signature(protected, payload, secret_key))
+    return assemble(protected, payload, signature(to_be_signed(protected, payload), secret_key))
 
 
 def decode(data: bytes, content_type: str) -> Sign1:

@@ -73,6 +73,7 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "text": cbor.text_string,
 }
 _PLAN = tuple((cbor.text_string(f.key), _ENCODERS[f.kind], f.required) for f in FIELDS)
+_ITEMS = {f.column: plan[:2] for f, plan in zip(FIELDS, _PLAN, strict=True)}
 _BY_KEY = {f.key: f for f in FIELDS}
 _REQUIRED = frozenset(f.key for f in FIELDS if f.required)
 
@@ -102,6 +103,14 @@ def encode_map(values: tuple[Any, ...]) -> bytes:
             raise ValueError(f"the required field {key[1:].decode()} has no value")
     parts[0] = cbor.head(cbor.MAP, count)
     return b"".join(parts)
+
+
+def item(column: str, value: Any) -> bytes:
+    """Encode one field of the map, key and value; nothing for None. Raises as encode_map does."""
+    if value is None:
+        return b""
+    key, encode = _ITEMS[column]
+    return key + encode(value)
 
 
 def decode_map(data: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ for the other: a Sig_structure begins with 0x84, and no text in UTF-8 begins wit
 
 import contextlib
 import hashlib
+import operator
 import os
 import re
 import socket
@@ -132,7 +133,7 @@ class FileSigner:
         self._making = threading.Lock()
 
     def _key(self) -> tuple[keys.SigningKey, bytes]:
-        """Return the key and its encoded protected header."""
+        """Return the key, and what the Sig_structures begin with that it signs."""
         known = self._known
         if known is not None:
             try:
@@ -142,24 +143,24 @@ class FileSigner:
                 pass
             self._known = None
         key, status = keys.load(self._path, self._forbidden)
-        protected = cose.protected_header(envelope.CONTENT_TYPE, key.kid)
-        self._known = (_identity(status), key, protected)
-        return key, protected
+        start = cose.signed_start(cose.protected_header(envelope.CONTENT_TYPE, key.kid))
+        self._known = (_identity(status), key, start)
+        return key, start
 
     def sign(self, kid: bytes, payload: bytes) -> bytes:
         """See Signer. Raises keys.KeyFileError (see keys.load), OM034 for another key."""
-        key, protected = self._asked_for(kid)
-        return cose.signature(protected, payload, key.secret_key)
+        key, start = self._asked_for(kid)
+        return cose.signature(cose.signed(start, payload), key.secret_key)
 
     def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
         """See Signer. Raises as sign does."""
         return note.signed(head.text, self._asked_for(kid)[0].secret_key)
 
     def _asked_for(self, kid: bytes) -> tuple[keys.SigningKey, bytes]:
-        key, protected = self._key()
-        if key.kid != kid:
-            raise other_key(f"file:{self._path}", [key.kid], kid)
-        return key, protected
+        known = self._key()
+        if known[0].kid != kid:
+            raise other_key(f"file:{self._path}", [known[0].kid], kid)
+        return known
 
     def public_keys(self) -> dict[bytes, bytes]:
         """See Signer. Raises keys.KeyFileError (see keys.load)."""
@@ -266,11 +267,9 @@ def _bad_kek(path: str, reason: str) -> keys.SignerError:
     )
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_dev, status.st_ino, status.st_mode, status.st_uid,
-        status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-    )  # fmt: skip
+_identity = operator.attrgetter(
+    *("st_dev", "st_ino", "st_mode", "st_uid", "st_size", "st_mtime_ns", "st_ctime_ns")
+)
 
 
 def other_key(signer: str, held: list[bytes], wanted: bytes) -> keys.SignerError:

@@ -26,7 +26,7 @@ _CONFIRMED = {
     "remote_apply": "has flushed and applied it",
 }
 _SERVER_SOURCES = ("default", "configuration file", "command line", "environment variable")
-_JOURNAL_TRIGGERS = {"guard_rows", "guard_truncate", "guard_commit", "enqueue", "fold"}
+_JOURNAL_TRIGGERS = {"guard_rows", "guard_truncate", "guard_commit", "derive"}
 _LOOPBACK = ("127.", "::1")
 _LAST_SEQ = 2**63 - 1
 _SEQ_RESERVE = 10**15

@@ -1,0 +1,17 @@
+-- The gate's row has copies of the settings that every append needs. Whoever opens the gate holds the
+-- instance's lock: so of a change and an opening, the later one sees the earlier.
+create function oml.copy_settings()
+returns trigger
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform from oml.instance i for update;
+  update oml.gate g
+  set signer = (select s.value from oml.setting s where s.name = 'signer'),
+    deployment_id = (select s.value from oml.setting s where s.name = 'deployment_id')::uuid,
+    profile = (select s.value from oml.setting s where s.name = 'profile');
+  return null;
+end
+$$;

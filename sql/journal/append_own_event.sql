@@ -1,0 +1,29 @@
+-- An event of the deployment itself, which functions of other owners append. The first of a chain is its
+-- genesis, or at the deployment's the root key.
+create function oml.append_own_event(
+  tenant_id uuid, type text, payload jsonb, principal text, auth text, caused_by uuid default null
+)
+returns oml.receipt
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  item oml.batch_item;
+  answer record;
+begin
+  item.n := 1;
+  item.type := append_own_event.type;
+  item.schema_version := 1;
+  item.payload := append_own_event.payload;
+  item.pii_class := 'none';
+  item.caused_by := append_own_event.caused_by;
+  select * into strict answer
+  from oml.append_events(
+    append_own_event.tenant_id, append_own_event.principal, auth, null, array[item],
+    is_first => append_own_event.type in ('key.issued', 'tenant.genesis')
+  );
+  return (answer.tenant_id, answer.seq, answer.event_id, answer.hash)::oml.receipt;
+end
+$$;
