@@ -78,7 +78,7 @@ def curve(system: DevSystem) -> dict[str, list[common.Pair]]:
     """Run each number of clients by turns; return all of them against one client."""
 
     def rate(script: str, clients: int) -> float:
-        # A fresh backend's first append takes some hundred times as long, and they come in line.
+        # A fresh backend's first append takes some fifty times as long, and they come in line.
         warm_up = WARM_UP_S if clients <= CLIENTS else WARM_UP_64_S
         return common.pgbench(
             system.dsn, script, clients, SECONDS, {"entities": ENTITIES}, warm_up=warm_up

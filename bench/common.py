@@ -143,7 +143,7 @@ def rounds(ways: Mapping[str, Callable[[], float]], n: int = PAIRS) -> dict[str,
     """
     found: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(n):
-        for name in list(ways) if number % 2 == 0 else reversed(ways):
+        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
             found[name].append(ways[name]())
         told = ", ".join(f"{name} {rates[-1]:.1f}/s" for name, rates in found.items())
         print(f"round {number + 1} of {n}: {told}", file=sys.stderr)
