@@ -25,7 +25,11 @@ RESULTS = Path(__file__).parent / "results"
 PAIRS = 5
 LOAD_BEFORE = os.getloadavg()
 
-_TPS = re.compile(r"^tps = ([0-9.]+) \(without initial connection time\)$", re.MULTILINE)
+_TPS = re.compile(
+    r"^tps = ([0-9.]+) \((?:without initial connection time|including reconnection times)\)$",
+    re.MULTILINE,
+)
+_PROGRESS = re.compile(r"^progress: ([0-9.]+) s, ([0-9.]+) tps,", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: (\d+)", re.MULTILINE)
 
 
@@ -60,19 +64,29 @@ def server(options: Mapping[str, Setting] | None = None) -> Iterator[tuple[up.De
 
 
 def pgbench(
-    dsn: str, script: str, clients: int, seconds: int, variables: Mapping[str, object] | None = None
+    dsn: str,
+    script: str,
+    clients: int,
+    seconds: int,
+    variables: Mapping[str, object] | None = None,
+    *,
+    warm_up: int = 0,
+    reconnect: bool = False,
+    protocol: str = "prepared",
 ) -> float:
     """Run a pgbench script with prepared statements; return transactions a second.
 
-    The time to connect does not count. Raises RuntimeError if pgbench fails or any transaction
-    did.
+    The time to connect does not count, nor do the first ``warm_up`` seconds, which come before
+    ``seconds``. With ``reconnect`` each transaction has a connection of its own, whose time does
+    count. Raises RuntimeError if pgbench fails or any transaction did.
     """
     defined = [f"--define={name}={value}" for name, value in (variables or {}).items()]
     done = subprocess.run(
         [
-            *(programs.find().path("pgbench"), "--no-vacuum", "--protocol=prepared"),
+            *(programs.find().path("pgbench"), "--no-vacuum", f"--protocol={protocol}"),
             *(f"--client={clients}", f"--jobs={min(clients, os.cpu_count() or 1)}"),
-            *(f"--time={seconds}", "--file=/dev/stdin", *defined, dsn),
+            *(f"--time={warm_up + seconds}", "--progress=1", *(["--connect"] if reconnect else [])),
+            *("--file=/dev/stdin", *defined, dsn),
         ],
         input=script,
         capture_output=True,
@@ -82,7 +96,20 @@ def pgbench(
     tps, failed = _TPS.search(done.stdout), _FAILED.search(done.stdout)
     if done.returncode != 0 or tps is None or failed is None or failed[1] != "0":
         raise RuntimeError(f"pgbench failed: {done.stderr.strip()}\n{done.stdout}")
-    return float(tps[1])
+    return _rate_after(warm_up, done.stderr) if warm_up else float(tps[1])
+
+
+def _rate_after(warm_up: int, progress: str) -> float:
+    """Return the transactions a second after ``warm_up`` seconds, from pgbench's progress."""
+    before, seconds, transactions = 0.0, 0.0, 0.0
+    for at, tps in _PROGRESS.findall(progress):
+        if before >= warm_up:
+            seconds += float(at) - before
+            transactions += float(tps) * (float(at) - before)
+        before = float(at)
+    if seconds == 0:
+        raise RuntimeError(f"pgbench told of nothing after {warm_up} s:\n{progress}")
+    return transactions / seconds
 
 
 def pairs(a: Callable[[], float], b: Callable[[], float], n: int = PAIRS) -> list[Pair]:
@@ -109,22 +136,28 @@ def pairs(a: Callable[[], float], b: Callable[[], float], n: int = PAIRS) -> lis
     return found
 
 
+def rounds(ways: Mapping[str, Callable[[], float]], n: int = PAIRS) -> dict[str, list[float]]:
+    """Run several ways by turns, ``n`` times each, every other round in reverse order.
+
+    Return what each reached, round by round. This is ``pairs`` for more than two ways.
+    """
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(n):
+        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
+            found[name].append(ways[name]())
+        told = ", ".join(f"{name} {rates[-1]:.1f}/s" for name, rates in found.items())
+        print(f"round {number + 1} of {n}: {told}", file=sys.stderr)
+    return found
+
+
+def against(a: list[float], b: list[float]) -> list[Pair]:
+    """Return the pairs of two ways that ran in the same rounds."""
+    return [Pair(*rates) for rates in zip(a, b, strict=True)]
+
+
 def ratio(found: list[Pair]) -> float:
     """Return the figure of a benchmark: the median of the pairs' ratios."""
     return statistics.median(pair.ratio for pair in found)
-
-
-def write_result(name: str, result: Mapping[str, Any], *, keep: bool = True) -> None:
-    """Keep a result with the machine it was had on in ``results/NAME.json``, and print it.
-
-    ``keep`` is False for a trial, which is only printed. ``result`` has the benchmark's key with
-    its figure, and what else explains it. It is printed as one JSON line, the last of the output.
-    """
-    whole = {**result, "machine": machine()}
-    if keep:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=2) + "\n")
-    print(json.dumps(whole))
 
 
 class Figure(NamedTuple):

@@ -9,7 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $python$
 import sys
 
-plpy.execute('select oml.load_core()')
+plpy.execute("select oml.load_core('{chain}')")
 chain = sys.modules['_oml_core'].chain
 deployment = chain.uuid.UUID(deployment_id).bytes
 signing = "select k.kid, k.public_key from oml.key k where k.purpose in ('root', 'signing')"

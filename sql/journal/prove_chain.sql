@@ -14,7 +14,7 @@ set search_path = pg_catalog, pg_temp
 as $python$
 import sys
 
-plpy.execute('select oml.load_core()')
+plpy.execute("select oml.load_core('{chain}')")
 chain = sys.modules['_oml_core'].chain
 known = plpy.prepare("""
     select c.kind, c.tenant_id::text,

@@ -12,7 +12,7 @@ as $python$
 import json
 import sys
 
-plpy.execute("select oml.load_core()")
+plpy.execute("select oml.load_core('{proof}')")
 core = sys.modules['_oml_core']
 merkle, note = core.merkle, core.note
 

@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp
 as $python$
 import sys
 
-plpy.execute('select oml.load_core()')
+plpy.execute("select oml.load_core('{merkle}')")
 merkle = sys.modules['_oml_core'].merkle
 WIDTH, BYTES = merkle.TILE_WIDTH, merkle.HASH_BYTES
 PAGE = 16 * WIDTH
