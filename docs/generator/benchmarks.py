@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from .markdown import code, page, table
 
@@ -16,16 +17,17 @@ def build(root: Path) -> str:
         key = next(iter(result))
         machine = result["machine"]
         also = result.get("also", {})
-        for name, figure, ratios in (
-            (key, result[key], result["ratios"]),
-            *((name, one["figure"], one["ratios"]) for name, one in also.items()),
+        for name, figure, one in (
+            (key, result[key], result),
+            *((name, one["figure"], one) for name, one in also.items()),
         ):
+            ratios = one.get("ratios", [figure])
             rows.append(
                 (
                     code(f"make bench-{path.stem}"),
                     code(name),
                     f"{figure:.2f}",
-                    "" if result["required"] is None else f"{result['required']:g}",
+                    _required(one),
                     f"{min(ratios):.2f} to {max(ratios):.2f}",
                     f"{machine['cores']} x {machine['cpu']}",
                     machine["at"][:10],
@@ -40,3 +42,10 @@ def build(root: Path) -> str:
         " `bench/results`.",
         table(columns, rows),
     )
+
+
+def _required(one: dict[str, Any]) -> str:
+    if (most := one.get("at_most")) is not None:
+        return f"at most {most:g}"
+    least = one.get("required")
+    return "" if least is None else f"{least:g}"
