@@ -28,8 +28,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from psycopg.conninfo import conninfo_to_dict
 from deltalake import DeltaTable
+from psycopg.conninfo import conninfo_to_dict
 
 import bench_growth as growth
 import common
@@ -103,7 +103,7 @@ class Bench:
 
     def load(self, events: int, after: int = 0) -> None:
         """Load events; make the view that dlt reads."""
-        columns = ", ".join(f'r."{name}"' for name in BRONZE_EVENTS.arrow_schema().names)
+        columns = ", ".join(f'"{name}"' for name in BRONZE_EVENTS.arrow_schema().names)
         with connect(self.system.superuser_dsn, autocommit=True) as superuser:
             superuser.execute("select oml_grant('postgres', 'tenant-0')")
             growth.load(superuser, events, max(events // growth.EVENTS_AN_ENTITY, 1), after)
@@ -113,8 +113,8 @@ class Bench:
             assert body is not None
             query = str(body[0]).partition("return query")[2].partition("where")[0]
             superuser.execute(
-                f"create or replace view public.{VIEW}"
-                f" ({columns.replace('r.', '')}) as {query} where o.target = 'bronze.events'".encode()
+                f"create or replace view public.{VIEW} ({columns}) as {query}"
+                " where o.target = 'bronze.events'".encode()
             )
         growth.settle(self.system.superuser_dsn)
 
@@ -186,14 +186,14 @@ class Bench:
         children = Path(f"/proc/{self.postmaster}/task/{self.postmaster}/children").read_text()
         for child in children.split():
             ticks += sum(_ticks(int(child))[11:13])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return float(ticks / os.sysconf("SC_CLK_TCK"))
 
     def measured(self, way: str) -> float:
         """Run a way, insist that the lake has every row whole, and return rows a second."""
         result = self.run(way)
         self.require_rows(way)
         self.runs[way].append(result)
-        rate = self.expected.num_rows / result["seconds"]
+        rate = float(self.expected.num_rows / result["seconds"])
         growth.say(f"  {way}: {rate:,.0f} rows/s, {result['peak_mb']:.0f} MB")
         return rate
 

@@ -1,4 +1,4 @@
-"""Reads the next batches while one is applied: the database and the lake work at the same time.
+"""Reads the next batch while one is applied: the database and the lake work at the same time.
 
 Only reading goes ahead. Batches come in order, each beginning where the one before it ended, and
 whoever stops asking (after a failed commit, a rival's, a stop) leaves no trace of what was read
@@ -8,7 +8,6 @@ beyond. All of it lies within a fenced cut, so it is the same whenever it is rea
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -19,8 +18,11 @@ import pyarrow.compute as pc
 from oml.lake.source import Reader, Source
 from oml.lake.table import Bounds
 
-AHEAD = 2
-"""How many batches are read while one is applied. So one more than these are in memory."""
+READERS = 2
+"""How many pieces of a batch are read at a time, each by a session of its own."""
+_PIECE_ROWS = 10000
+_SHARE = 4
+"""A piece has this part of a batch's bytes at most: so much is set aside before it is read."""
 _CANCEL_AGAIN_S = 0.1
 
 
@@ -36,27 +38,42 @@ class Ahead:
     """The batches of (after, limit], for one thread to iterate over once.
 
     Use as a context manager: leaving it cancels what is being read and waits for its end. A batch
-    has at most ``max_rows`` rows, and its rows but the last fewer than ``max_bytes`` bytes of
-    envelopes. Iterating raises DatabaseError when the batch that is due could not be read.
+    has at most ``max_rows`` rows and about ``max_bytes`` bytes of envelopes, one row at least; as
+    much again is read ahead and no more. Iterating raises DatabaseError when what is due could not
+    be read.
 
-    Where a batch ends is known for sure only when it is read. Until then the next one is taken to
-    begin ``max_rows`` numbers further on. A batch that was full before makes that guess wrong: what
-    was read by it is dropped, and one batch alone is read ahead until one is no longer full.
+    Batches are read in pieces. Where a piece ends is known for sure only when it is read; until
+    then the next one is taken to begin a fixed count of numbers further on. A piece that was full
+    before makes that guess wrong: what was read by it is dropped, and one piece at a time is read
+    until one is no longer full.
     """
 
     def __init__(
         self, source: Source, after: int, limit: int, max_rows: int, max_bytes: int
     ) -> None:
         self._source = source
-        self._reached = self._next = after
         self._limit = limit
-        self._max_rows = max_rows
-        self._max_bytes = max_bytes
-        self._ahead = AHEAD
-        self._begun: deque[_Read] = deque()
-        self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="oml-lake-reader")
+        self._max_rows, self._max_bytes = max_rows, max_bytes
+        self._pieces_each = -(-max_rows // _PIECE_ROWS)
+        self._piece_rows = max_rows // self._pieces_each
+        self._piece_bytes = max(1, max_bytes // _SHARE)
+        self._reached = after
+        # What follows is the readers' too, under the lock of _changed.
+        self._changed = threading.Condition()
+        self._next = after
+        self._begun: deque[_Piece] = deque()
+        self._reading: set[_Piece] = set()
+        self._guessing = True
+        self._wide = False
+        self._ended = False
+        self._threads = [
+            threading.Thread(target=self._read, name=f"oml-lake-reader-{number}", daemon=True)
+            for number in range(READERS)
+        ]
 
     def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
@@ -65,101 +82,173 @@ class Ahead:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._drop()
-        self._pool.shutdown()
+        with self._changed:
+            self._ended = True
+            self._begun.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            while thread.is_alive():
+                with self._changed:
+                    for piece in self._reading:
+                        piece.cancel()
+                thread.join(_CANCEL_AGAIN_S)
 
     def __iter__(self) -> Iterator[Batch]:
-        while (batch := self._take()) is not None:
+        while (batch := self._batch()) is not None:
             yield batch
             del batch  # or it would be in memory beside those that are read next
 
-    def _take(self) -> Batch | None:
-        self._begin()
-        while self._begun:
-            read = self._begun.popleft()
-            rows = read.future.result()
-            if rows.num_rows:
-                end = int(rows["outbox_seq"][-1].as_py())
-                if self._is_full(read, rows):
-                    self._go_on_from(end)
-                else:
-                    self._ahead = AHEAD
-                batch = Batch(Bounds(self._reached, end), rows)
-                self._reached = end
-                self._begin()
-                return batch
-            if read.upto < self._limit:  # a gap of any size: look for its end
-                self._go_on_from(read.upto)
-                self._begin_one(self._limit)
-        return None
+    # -- the caller's side -------------------------------------------------------------------
 
-    def _is_full(self, read: "_Read", rows: pa.Table) -> bool:
-        """Whether there may be rows of the numbers asked for that had no place in the batch."""
-        if rows.num_rows >= self._max_rows and read.upto - read.after > self._max_rows:
+    def _batch(self) -> Batch | None:
+        """Wait for the pieces of the next batch and put them together; None if there are none."""
+        taken: list[_Piece] = []
+        rows = size = 0
+        with self._changed:
+            while (piece := self._await(len(taken), rows)) is not None:
+                rows, size = rows + piece.rows.num_rows, size + piece.size
+                if taken and (rows > self._max_rows or size > self._max_bytes):
+                    break
+                taken.append(piece)
+            for _ in taken:
+                self._begun.popleft()
+            self._changed.notify_all()
+        if not taken:
+            return None
+        bounds = Bounds(self._reached, taken[-1].end)
+        self._reached = bounds.end
+        return Batch(bounds, pa.concat_tables([piece.rows for piece in taken]))
+
+    def _await(self, place: int, rows: int) -> "_Piece | None":
+        """Wait for the piece in this place of the queue, behind so many rows of its batch.
+
+        None if there is none left, none that is sure to fit, or what is before it comes first.
+        """
+        while True:
+            begun = len(self._begun) > place
+            after, upto = self._next, self._limit
+            if begun:
+                piece = self._begun[place]
+                after, upto = piece.after, piece.upto
+            if after >= upto or (
+                place and rows + min(upto - after, self._piece_rows) > self._max_rows
+            ):
+                return None
+            if begun and piece.error is not None:
+                if place:
+                    return None
+                raise piece.error
+            if begun and piece.done:
+                if self._settle(piece, place):
+                    return piece
+                continue
+            if not begun and place and not self._reading and not self._may_begin():
+                return None  # no room before this batch is gone
+            self._changed.wait()
+
+    def _settle(self, piece: "_Piece", place: int) -> bool:
+        """Correct what was guessed of the pieces behind this one; False if it was empty."""
+        if piece.settled:
             return True
-        return (pc.sum(rows["bytes"]).as_py() or 0) >= self._max_bytes
+        piece.settled = True
+        wrong = piece.full if piece.rows.num_rows else piece.upto < self._limit
+        if wrong:
+            for later in list(self._begun)[place + 1 :]:
+                self._begun.remove(later)
+                later.cancel()
+            self._next = piece.end if piece.rows.num_rows else piece.upto
+            self._wide = not piece.rows.num_rows  # a gap of any size: look for its end
+        self._guessing = not wrong
+        if not piece.rows.num_rows:
+            self._begun.remove(piece)
+        self._changed.notify_all()
+        return bool(piece.rows.num_rows)
 
-    def _begin(self) -> None:
-        while len(self._begun) < self._ahead and self._next < self._limit:
-            self._begin_one(min(self._next + self._max_rows, self._limit))
+    # -- the readers' side -------------------------------------------------------------------
 
-    def _begin_one(self, upto: int) -> None:
-        read = _Read(self._source, self._next, upto, self._max_rows, self._max_bytes)
-        read.future = self._pool.submit(read.run)
-        self._begun.append(read)
-        self._next = upto
+    def _read(self) -> None:
+        while (piece := self._begin()) is not None:
+            piece.read(self._source, self._piece_rows, self._piece_bytes)
+            with self._changed:
+                self._reading.remove(piece)
+                piece.done = True
+                self._changed.notify_all()
+            del piece  # a batch that is applied must not be kept by us
 
-    def _go_on_from(self, seq: int) -> None:
-        self._drop()
-        self._next = seq
-        self._ahead = 1
+    def _begin(self) -> "_Piece | None":
+        """Wait until there is something to read and room for it; None at the end."""
+        with self._changed:
+            while not self._ended and not self._may_begin():
+                self._changed.wait()
+            if self._ended:
+                return None
+            upto = self._limit if self._wide else self._next + self._piece_rows
+            piece = _Piece(self._next, min(upto, self._limit))
+            self._next, self._wide = piece.upto, False
+            self._begun.append(piece)
+            self._reading.add(piece)
+            return piece
 
-    def _drop(self) -> None:
-        futures = [read.future for read in self._begun]
-        while wait(futures, timeout=0).not_done:
-            for read in self._begun:
-                read.cancel()
-            wait(futures, timeout=_CANCEL_AGAIN_S)
-        self._begun.clear()
+    def _may_begin(self) -> bool:
+        if self._next >= self._limit:
+            return False
+        if not self._begun:
+            return True
+        if not self._guessing and not self._begun[-1].settled:
+            return False
+        size = sum(piece.size for piece in self._begun)
+        size += (len(self._reading) + 1) * self._piece_bytes
+        return size <= self._max_bytes and len(self._begun) < max(self._pieces_each, _SHARE)
 
 
-class _Read:
-    """One batch that is being read. Its reader is given back only if it was never cancelled."""
+class _Piece:
+    """A piece of the outbox, (after, upto], that is being read or was."""
 
-    future: "Future[pa.Table]"
-
-    def __init__(
-        self, source: Source, after: int, upto: int, max_rows: int, max_bytes: int
-    ) -> None:
+    def __init__(self, after: int, upto: int) -> None:
         self.after = after
         self.upto = upto
-        self._source = source
-        self._limits = max_rows, max_bytes
+        self.rows = pa.table({})
+        self.size = 0
+        self.full = False
+        self.done = False
+        self.settled = False
+        self.error: Exception | None = None
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._cancelled = False
 
-    def run(self) -> pa.Table:
-        """Read it, in a thread of the pool. Raises DatabaseError."""
-        reader = self._source.lend()
+    @property
+    def end(self) -> int:
+        """The outbox seq of its last row."""
+        return int(self.rows["outbox_seq"][-1].as_py())
+
+    def read(self, source: Source, max_rows: int, max_bytes: int) -> None:
+        """Read it, or keep what went wrong."""
+        try:
+            reader = source.lend()
+        except Exception as error:
+            self.error = error
+            return
         with self._lock:
             self._reader = reader
-        fit = False
         try:
-            rows = reader.batch(self.after, self.upto, *self._limits)
-            fit = True
-            return rows
-        finally:
-            with self._lock:
-                self._reader = None
-                fit = fit and not self._cancelled
-            if fit:
-                self._source.give_back(reader)
-            else:
-                reader.close()
+            self.rows = reader.batch(self.after, self.upto, max_rows, max_bytes)
+            self.size = pc.sum(self.rows["bytes"]).as_py() or 0
+            # There may be rows among the numbers asked for that had no place.
+            many = self.rows.num_rows >= max_rows and self.upto - self.after > max_rows
+            self.full = many or self.size >= max_bytes
+        except Exception as error:
+            self.error = error
+        with self._lock:
+            self._reader = None
+            fit = self.error is None and not self._cancelled
+        if fit:
+            source.give_back(reader)
+        else:
+            reader.close()
 
     def cancel(self) -> None:
-        """Cancel it if it is being read; called again and again until it has ended."""
+        """Cancel it if it is being read. Its reader is closed then: the next read may be hit."""
         with self._lock:
             if self._reader is not None:
                 self._cancelled = True

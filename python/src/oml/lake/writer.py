@@ -16,7 +16,7 @@ from oml import owner
 from oml.errors import GateClosedError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import Cut, by_transaction, cut
-from oml.lake.ahead import AHEAD, Ahead
+from oml.lake.ahead import Ahead
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, rows_of
 from oml.lake.table import (
@@ -160,8 +160,8 @@ class LakeWriter:
 
     @property
     def _batch_bytes(self) -> int:
-        """Most bytes in one batch: those being read and the one being written share the setting."""
-        return max(1, self.settings.batch_bytes // (AHEAD + 1))
+        """Most bytes in one batch: what is read ahead of it may have as many."""
+        return max(1, self.settings.batch_bytes // 2)
 
     def _batch_end(self, after: int, limit: int) -> int | None:
         return self.source.batch_end(after, limit, self.settings.batch_rows, self._batch_bytes)
