@@ -20,7 +20,8 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_bitmapscan = off
 set enable_sort = off
-set work_mem = '64MB'
+set jit = off
+set work_mem = '32MB'
 as $$
 #variable_conflict use_column
 begin

@@ -72,8 +72,12 @@ class Ahead:
         ]
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:  # the system has no thread left
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -134,35 +138,15 @@ class Ahead:
                 place and rows + min(upto - after, self._piece_rows) > self._max_rows
             ):
                 return None
+            if begun and piece.settled:
+                return piece
             if begun and piece.error is not None:
                 if place:
                     return None
                 raise piece.error
-            if begun and piece.done:
-                if self._settle(piece, place):
-                    return piece
-                continue
             if not begun and place and not self._reading and not self._may_begin():
                 return None  # no room before this batch is gone
             self._changed.wait()
-
-    def _settle(self, piece: "_Piece", place: int) -> bool:
-        """Correct what was guessed of the pieces behind this one; False if it was empty."""
-        if piece.settled:
-            return True
-        piece.settled = True
-        wrong = piece.full if piece.rows.num_rows else piece.upto < self._limit
-        if wrong:
-            for later in list(self._begun)[place + 1 :]:
-                self._begun.remove(later)
-                later.cancel()
-            self._next = piece.end if piece.rows.num_rows else piece.upto
-            self._wide = not piece.rows.num_rows  # a gap of any size: look for its end
-        self._guessing = not wrong
-        if not piece.rows.num_rows:
-            self._begun.remove(piece)
-        self._changed.notify_all()
-        return bool(piece.rows.num_rows)
 
     # -- the readers' side -------------------------------------------------------------------
 
@@ -172,8 +156,33 @@ class Ahead:
             with self._changed:
                 self._reading.remove(piece)
                 piece.done = True
+                self._settle()
                 self._changed.notify_all()
             del piece  # a batch that is applied must not be kept by us
+
+    def _settle(self) -> None:
+        """Go through what is read, in order, and correct what was guessed of the pieces behind."""
+        for piece in list(self._begun):
+            if not piece.done or piece.error is not None:
+                return
+            if piece.settled:
+                continue
+            piece.settled = True
+            empty = piece.rows.num_rows == 0
+            wrong = piece.upto < self._limit if empty else piece.full
+            self._guessing = not wrong
+            if wrong:
+                self._drop_behind(piece)
+                self._next = piece.upto if empty else piece.end
+                self._wide = empty  # a gap of any size: look for its end
+            if empty:
+                self._begun.remove(piece)
+            if wrong:
+                return
+
+    def _drop_behind(self, piece: "_Piece") -> None:
+        while self._begun[-1] is not piece:
+            self._begun.pop().cancel()
 
     def _begin(self) -> "_Piece | None":
         """Wait until there is something to read and room for it; None at the end."""
