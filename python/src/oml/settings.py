@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     """A tlog policy file (c2sp.org/tlog-policy): its witnesses are asked to cosign checkpoints."""
     batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 50_000
     """Most outbox rows in one batch of the lake writer."""
-    batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 96 * 1024 * 1024
+    batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
     """Most bytes of envelopes held: half in the batch that is written, half read ahead.
 
     A single larger row still goes, alone.
