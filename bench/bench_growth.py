@@ -13,6 +13,8 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import sql
@@ -108,8 +110,8 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def prepare(system: DevSystem, cluster: Cluster) -> None:
-    """Make the tenants and the event type, and copy the database."""
+def make_tenants(system: DevSystem) -> None:
+    """Make the tenants and the event type."""
     with connect(system.superuser_dsn, autocommit=True) as superuser:
         superuser.execute("set synchronous_commit = off")
         superuser.execute(
@@ -121,18 +123,36 @@ def prepare(system: DevSystem, cluster: Cluster) -> None:
                 "select oml_create_tenant(%(name)s), oml_grant('dev', %(name)s)",
                 {"name": f"tenant-{number}"},
             )
+
+
+def copy(cluster: Cluster) -> None:
+    """Copy the database, while it is empty."""
     with connect(cluster.dsn(), autocommit=True) as superuser:
         superuser.execute(f"create database {BIG} template oml".encode())
     with connect(cluster.dsn(dbname=BIG), autocommit=True) as superuser:
         superuser.execute("select oml_adopt('a journal to grow')")  # a copy's gate is closed
 
 
-def load(connection: Connection, events: int, entities: int) -> None:
-    """Load the events with the journal's triggers off, and put these back as they were."""
+@contextmanager
+def past_guards(connection: Connection, table: str) -> Iterator[None]:
+    """Disable a table's triggers, and put them back as they were."""
+    triggers = connection.execute(
+        "select tgname from pg_trigger where tgrelid = %s::regclass and not tgisinternal", (table,)
+    ).fetchall()
+    name = sql.Identifier(*table.split("."))
+    connection.execute(sql.SQL("alter table {} disable trigger user").format(name))
+    yield
+    for (trigger,) in triggers:
+        enable = sql.SQL("alter table {} enable always trigger {}")
+        connection.execute(enable.format(name, sql.Identifier(trigger)))
+
+
+def load(connection: Connection, events: int, entities: int, after: int = 0) -> None:
+    """Load the events from number ``after`` up to ``events``, past the journal's triggers."""
     connection.execute("set synchronous_commit = off")
     connection.execute("set work_mem = '256MB'")
     connection.execute(
-        "create temporary table tenants as"
+        "create temporary table if not exists tenants as"
         " select split_part(t.name, '-', 2)::int as n, t.tenant_id, j.hash, j.kid"
         " from oml.tenant t join oml.journal j using (tenant_id)"
         " where t.name like 'tenant-%' and j.seq = 1"
@@ -145,23 +165,16 @@ def load(connection: Connection, events: int, entities: int) -> None:
     ).fetchone()
     assert row is not None
     facts = {
-        "tenants": TENANTS, "entities": entities, "first_ms": row[0], "outbox": row[1] + 1,
+        "tenants": TENANTS, "entities": entities, "first_ms": row[0], "outbox": row[1] + 1 - after,
         "envelope": envelope_bytes(connection),
     }  # fmt: skip
-    triggers = connection.execute(
-        "select tgname from pg_trigger where tgrelid = 'oml.journal'::regclass and not tgisinternal"
-    ).fetchall()
-    connection.execute("alter table oml.journal disable trigger user")
-    for after in range(0, events, _CHUNK):
-        chunk = facts | {"after": after, "upto": min(after + _CHUNK, events)}
-        connection.execute(_JOURNAL.encode(), chunk)
-        connection.execute(_OUTBOX.encode(), chunk)
-        say(f"loaded {chunk['upto']:,} of {events:,} events")
-    for (trigger,) in triggers:
-        enable = sql.SQL("alter table oml.journal enable always trigger {}")
-        connection.execute(enable.format(sql.Identifier(trigger)))
+    with past_guards(connection, "oml.journal"):
+        for start in range(after, events, _CHUNK):
+            chunk = facts | {"after": start, "upto": min(start + _CHUNK, events)}
+            connection.execute(_JOURNAL.encode(), chunk)
+            connection.execute(_OUTBOX.encode(), chunk)
+            say(f"loaded {chunk['upto']:,} of {events:,} events")
     connection.execute("select setval('oml.outbox_seq', (select max(seq) from oml.outbox), true)")
-    connection.execute(_ENTITY.encode())
 
 
 def envelope_bytes(connection: Connection) -> int:
@@ -212,11 +225,13 @@ def main() -> int:
         say(f"{events:,} events need {needed / 1e9:.0f} GB in {where}: {free / 1e9:.0f} are free")
         return 2
     with common.server() as (system, cluster):
-        prepare(system, cluster)
+        make_tenants(system)
+        copy(cluster)
         big = cluster.dsn(dbname=BIG)
         with connect(big, autocommit=True) as superuser:
             superuser.execute("select oml_grant('postgres', 'tenant-0')")
             load(superuser, events, entities)
+            superuser.execute(_ENTITY.encode())
         variables = {"tenants": TENANTS, "invoices": entities // TENANTS}
         for dsn in (cluster.dsn("dev", BIG), system.dsn):
             with connect(dsn, autocommit=True) as connection:

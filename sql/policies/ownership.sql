@@ -7,7 +7,7 @@ declare
     'oml_retire_event_type', 'oml_fold_check',
     'issue_key', 'oml_issue_key', 'oml_retire_key', 'oml_keys', 'lock_timeout_until', 'lock_chains', 'begin_rotation', 'lock_provider',
     'operator', 'impersonated', 'require_impersonable', 'oml_impersonate', 'oml_end_impersonation',
-    'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end',
+    'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end', 'lake_batch',
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
     'lake_unqueued', 'durability', 'tlog_state', 'tlog_heads', 'tlog_keys', 'tlog_changes', 'tlog_entries', 'tlog_advance', 'tlog_root', 'checkpoint_fault', 'tlog_record',
     'tlog_sign', 'prove_inclusion', 'oml_prove_inclusion',

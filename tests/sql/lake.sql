@@ -1,7 +1,7 @@
 -- What the lake writer asks the database: where a batch may end, what is in it, and how far the lake has come.
 begin;
 \ir shared/refused.sql
-select plan(47);
+select plan(52);
 
 create role clerk login in role oml_writer;
 create role drainer login in role oml_daemon;
@@ -95,6 +95,33 @@ select results_eq(
 );
 select is_empty(format('select * from oml.lake_outbox_row(%s)', :'start'::bigint + 7), 'a seq that was never drawn has none');
 
+-- A batch with its rows.
+select results_eq(
+  format('select outbox_seq, target, tenant_id, scope_id, seq, event_id, payload, hash, bytes from oml.lake_batch(%s, %s, 1000, 1000000)', :'start', :'start'::bigint + 6),
+  format(
+    'select outbox_seq, %L::text, tenant_id, scope_id, seq, event_id, payload, hash, bytes from expected where outbox_seq > %s order by outbox_seq',
+    'bronze.events', :'start'
+  ),
+  'a batch comes with its rows and their target, in outbox order'
+);
+select results_eq(
+  format(
+    'select (to_jsonb(b) - %L) from oml.lake_batch(%s, %s, 1000, 1000000) b', 'target', :'start', :'start'::bigint + 6
+  ),
+  format('select to_jsonb(r) from oml.lake_rows(%L, %s, %s) r', 'bronze.events', :'start', :'start'::bigint + 6),
+  'with every column that the rows of a range have'
+);
+select is_empty(
+  format(
+    $$ select from (values (6, 1000, 1000000), (6, 4, 1000000), (3, 3, 1000000), (99, 1000, 1000000), (6, 1000, 1), (6, 1000, %2$s), (6, 1000, %2$s + 1)) v (upto, max_rows, max_bytes)
+       where oml.lake_batch_end(%1$s, %1$s + upto, max_rows, max_bytes)
+         is distinct from (select max(outbox_seq) from oml.lake_batch(%1$s, %1$s + upto, max_rows, max_bytes)) $$,
+    :'start', :'three'
+  ),
+  'it ends where a batch of these limits ends'
+);
+select is_empty(format('select from oml.lake_batch(%1$s, %1$s, 1000, 1000000)', :'start'::bigint + 6), 'and where nothing is left it is empty');
+
 -- The frontier.
 select lives_ok(format('select oml.lake_advance(%s)', :'start'::bigint + 4), 'the frontier advances');
 select lives_ok(format('select oml.lake_advance(%s)', :'start'::bigint + 2), 'a writer that comes late');
@@ -138,6 +165,10 @@ select results_eq(
 );
 select results_eq(
   format('select outbox_seq, event_id, hash from oml.lake_rows(%L, %s, %s)', 'bronze.events', :'start', :'start'::bigint + 1),
+  format('values (%s::bigint, null::text, null::bytea)', :'start'::bigint + 1), 'an outbox row without its event comes without one'
+);
+select results_eq(
+  format('select outbox_seq, event_id, hash from oml.lake_batch(%s, %s, 1000, 1000000)', :'start', :'start'::bigint + 1),
   format('values (%s::bigint, null::text, null::bytea)', :'start'::bigint + 1), 'an outbox row without its event comes without one'
 );
 reset session authorization;

@@ -53,6 +53,7 @@ insert into verb values
   ('lake_advance', 'select oml.lake_advance(1)', true, false, 'operate'),
   ('lake_record_table', $$ select oml.lake_record_table('bronze.events', 1, 'here') $$, true, false, 'operate'),
   ('lake_batch_end', 'select oml.lake_batch_end(0, 1, 1, 1)', true, true, 'operate or audit'),
+  ('lake_batch', 'select * from oml.lake_batch(0, 1, 1, 1)', true, true, 'operate or audit'),
   ('lake_rows', $$ select * from oml.lake_rows('bronze.events', 0, 1) $$, true, true, 'operate or audit'),
   ('lake_state', 'select * from oml.lake_state()', true, true, 'operate or audit'),
   ('durability', 'select * from oml.durability()', true, true, 'operate or audit'),

@@ -123,7 +123,7 @@ select set_eq(
     ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_gate_accept_loss', '{oml_operator}'),
     ('require_gate', '{oml_fleet}'), ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
     ('lake_lost', '{oml_auditor,oml_daemon}'), ('lake_queued', '{oml_auditor,oml_daemon}'), ('accepted_losses', '{oml_auditor,oml_daemon}'),
-    ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'),
+    ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'), ('lake_batch', '{oml_auditor,oml_daemon}'),
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),
     ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),
     ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),

@@ -165,7 +165,7 @@ select set_eq(
     ('oml_register_event_type', 'oml_fleet'), ('oml_retire_event_type', 'oml_fleet'), ('oml_fold_check', 'oml_fleet'),
     ('oml_entity', 'oml_kernel'), ('oml_verify_chain', 'oml_fleet'), ('chain_rows', 'oml_fleet'),
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
-    ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
+    ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_batch', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'),
     ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'),

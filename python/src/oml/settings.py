@@ -40,10 +40,13 @@ class Settings(BaseSettings):
     """Seconds between two publications of tlog checkpoints."""
     tlog_policy: str | None = None
     """A tlog policy file (c2sp.org/tlog-policy): its witnesses are asked to cosign checkpoints."""
-    batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
+    batch_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 50_000
     """Most outbox rows in one batch of the lake writer."""
     batch_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
-    """Most bytes of envelopes in one batch; a single larger row still goes, alone."""
+    """Most bytes of envelopes held: half in the batch that is written, half read ahead.
+
+    A single larger row still goes, alone.
+    """
     poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 0.25
     """Seconds between two looks of the lake writer at the outbox."""
     cut_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0

@@ -19,7 +19,7 @@ def test_without_file_or_variables_the_defaults_hold() -> None:
     assert found.dsn is None
     assert found.lake_url is None
     assert found.lake_storage_options == {}
-    assert (found.batch_rows, found.batch_bytes) == (10_000, 64 * 1024 * 1024)
+    assert (found.batch_rows, found.batch_bytes) == (50_000, 64 * 1024 * 1024)
     assert (found.poll_interval_s, found.cut_timeout_s) == (0.25, 10.0)
     assert (found.deployment_id, found.signer_keys, found.signer_users) == (None, (), None)
     assert (found.signer_socket, found.signer_connections) == ("/run/oml/omld.sock", 500)

@@ -27,6 +27,8 @@ class LakeTable:
     columns: tuple[Column, ...]
     statistics: tuple[str, ...]
     """Columns with min/max in the log; kept few, because the log outlives erased rows."""
+    unique: tuple[str, ...] = ()
+    """Columns whose values hardly repeat: a dictionary of them costs time and saves no room."""
 
     @property
     def location(self) -> str:
@@ -42,6 +44,7 @@ BRONZE_EVENTS = LakeTable(
     name="bronze.events",
     doc="One row an event of every tenant, in outbox order. Payloads refer to bodies by digest.",
     statistics=("outbox_seq", "tenant_id", "seq", "occurred_at"),
+    unique=("outbox_seq", "event_id", "occurred_at", "payload", "prev_hash", "hash"),
     columns=(
         Column("outbox_seq", pa.int64(), "Outbox seq: the order of delivery.", False),
         Column("tenant_id", pa.string(), "Tenant.", False),

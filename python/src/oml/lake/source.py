@@ -1,9 +1,11 @@
 """What the lake writer asks of the database: state, fence, batches and rows.
 
 Small questions go through psycopg; rows come as Arrow through ADBC, without a Python object each.
-Both connections act as one login that holds ``operate`` on the provider.
+All connections act as one login that holds ``operate`` on the provider.
 """
 
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,21 +68,75 @@ class AcceptedLoss(NamedTuple):
     outbox_upto: int
 
 
+class Reader:
+    """A session that reads rows as Arrow. One thread at a time uses it; any other may cancel it.
+
+    Queries have their values written into them: with parameters ADBC would not stream the rows by
+    COPY. All of them are numbers, and names of ours.
+    """
+
+    def __init__(self, dsn: str | None) -> None:
+        try:
+            self._connection = adbc.connect(dsn or "postgresql://", autocommit=True)
+        except adbc.Error as error:
+            raise _from_adbc(error) from None
+
+    def fetch(self, query: str) -> pa.Table:
+        """Return all rows of a query."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(query)
+                return cursor.fetch_arrow_table()
+        except adbc.Error as error:
+            raise _from_adbc(error) from None
+
+    def batch(self, after: int, upto: int, max_rows: int, max_bytes: int) -> pa.Table:
+        """Read the batch that starts after ``after``: the outbox rows of all targets, in order."""
+        bounds = f"{int(after)}, {int(upto)}, {int(max_rows)}, {int(max_bytes)}"
+        return self.fetch(f"select * from oml.lake_batch({bounds})")
+
+    def cancel(self) -> None:
+        """Cancel what it reads now. It may hit what is read next instead: close it afterwards."""
+        with suppress(adbc.Error):
+            self._connection.adbc_cancel()
+
+    def close(self) -> None:
+        """End the session."""
+        with suppress(adbc.Error):
+            self._connection.close()
+
+
 class Source(Outbox):
-    """The database side of the lake. Use as a context manager; raises DatabaseError throughout."""
+    """The database side of the lake. Use as a context manager; raises DatabaseError throughout.
+
+    One thread uses it; others may lend and give back readers.
+    """
 
     def __init__(self, dsn: str | None) -> None:
         super().__init__(dsn, "oml lake writer")
+        self._idle: deque[Reader] = deque()
         try:
-            self._arrow = adbc.connect(dsn or "postgresql://", autocommit=True)
-        except adbc.Error as error:
+            self._idle.append(Reader(dsn))
+        except DatabaseError:
             self.connection.close()
-            raise _from_adbc(error) from None
+            raise
 
     def close(self) -> None:
-        """Close both connections."""
-        self._arrow.close()
+        """Close all connections but those of readers that are lent."""
+        while self._idle:
+            self._idle.pop().close()
         super().close()
+
+    def lend(self) -> Reader:
+        """Return a reader that nobody else uses, connecting if none is idle."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Reader(self.dsn)
+
+    def give_back(self, reader: Reader) -> None:
+        """Keep a reader for whoever needs one next. One that failed is closed instead."""
+        self._idle.append(reader)
 
     def state(self) -> State:
         """Read the frontier, the outbox's end and the lake's settings."""
@@ -154,33 +210,50 @@ class Source(Outbox):
 
         A row whose event is gone from the journal comes with nulls.
         """
-        names = table.arrow_schema().names
+        reader = self.lend()
         try:
-            with self._arrow.cursor() as cursor:
-                cursor.execute(
-                    "select * from oml.lake_rows($1, $2, $3)", (table.name, int(after), int(upto))
-                )
-                found = cursor.fetch_arrow_table()
-        except adbc.Error as error:
-            raise _from_adbc(error) from None
-        nullable = pa.schema([f.with_nullable(True) for f in table.arrow_schema()])
-        return found.select(names).cast(nullable)
+            found = reader.fetch(
+                f"select * from oml.lake_rows('{table.name}', {int(after)}, {int(upto)})"
+            )
+        except BaseException:
+            reader.close()
+            raise
+        self.give_back(reader)
+        return _shaped(found, table)
 
     def rows(self, table: LakeTable, after: int, upto: int) -> pa.Table:
         """Read the rows to write, as ``read`` does.
 
         Raises DatabaseError OM063 when an outbox row's event is gone from the journal.
         """
-        found = self.read(table, after, upto)
-        gone = found.filter(pc.is_null(found["event_id"]))
-        if gone.num_rows:
-            seqs = ", ".join(map(str, gone["outbox_seq"].to_pylist()[:5]))
-            raise DatabaseError(
-                "OM063",
-                f"the journal lacks the events of {gone.num_rows} outbox rows: {seqs}",
-                "Events were removed. Run oml verify; the lake writer stops until they are back.",
-            )
-        return found.cast(table.arrow_schema())
+        return _whole(self.read(table, after, upto), table)
+
+
+def rows_of(table: LakeTable, batch: pa.Table) -> pa.Table:
+    """Return the rows of a batch that are for ``table``, in the table's schema.
+
+    Raises DatabaseError OM063 when one's event is gone from the journal.
+    """
+    mine = pc.equal(batch["target"], table.name)
+    found = batch if pc.all(mine, min_count=0).as_py() else batch.filter(mine)
+    return _whole(_shaped(found, table), table)
+
+
+def _shaped(found: pa.Table, table: LakeTable) -> pa.Table:
+    nullable = pa.schema([f.with_nullable(True) for f in table.arrow_schema()])
+    return found.select(nullable.names).cast(nullable)
+
+
+def _whole(found: pa.Table, table: LakeTable) -> pa.Table:
+    gone = found.filter(pc.is_null(found["event_id"]))
+    if gone.num_rows:
+        seqs = ", ".join(map(str, gone["outbox_seq"].to_pylist()[:5]))
+        raise DatabaseError(
+            "OM063",
+            f"the journal lacks the events of {gone.num_rows} outbox rows: {seqs}",
+            "Events were removed. Run oml verify; the lake writer stops until they are back.",
+        )
+    return found.cast(table.arrow_schema())
 
 
 def _from_adbc(error: adbc.Error) -> DatabaseError:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from urllib.request import url2pathname
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from oml.errors import OmlError
@@ -238,7 +245,7 @@ class OpenTable:
             self.delta,
             rows,
             mode="append",
-            writer_properties=WriterProperties(compression="ZSTD"),
+            writer_properties=_properties(self.place.table),
             commit_properties=CommitProperties(
                 app_transactions=[
                     Transaction(APP_ID, bounds.end),
@@ -252,6 +259,20 @@ class OpenTable:
         """Commit nothing, at the same bounds: so a commit through an older object conflicts."""
         assert self.bounds is not None
         self.append(self.place.table.arrow_schema().empty_table(), self.bounds)
+
+
+def _properties(table: LakeTable) -> WriterProperties:
+    """Return how files are written: what a reader cannot use takes a third of the time."""
+    return WriterProperties(
+        compression="ZSTD",
+        column_properties={
+            name: ColumnProperties(
+                dictionary_enabled=name not in table.unique,
+                statistics_enabled="CHUNK" if name in table.statistics else "NONE",
+            )
+            for name in table.arrow_schema().names
+        },
+    )
 
 
 def _said(error: Exception) -> str:

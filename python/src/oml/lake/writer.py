@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from oml import owner
 from oml.errors import GateClosedError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import Cut, by_transaction, cut
+from oml.lake.ahead import Ahead
 from oml.lake.schema import TABLES, LakeTable
-from oml.lake.source import Source, State
+from oml.lake.source import Source, State, rows_of
 from oml.lake.table import (
     Bounds,
     LakeError,
@@ -139,24 +142,29 @@ class LakeWriter:
         if made.limit is None:
             return
         progress(reached, made.limit)
-        while (end := self._batch_end(reached, made.limit)) is not None:
-            failpoint("batch.chosen")
-            batch = Bounds(reached, end)
-            for table in self.tables:
-                report.rows[table.name] = report.rows.get(table.name, 0) + self._apply(table, batch)
-            failpoint("batch.committed")
-            self.source.advance(end)
-            failpoint("batch.advanced")
-            self._reached = reached = report.frontier = end
-            report.batches += 1
-            progress(reached, made.limit)
-            if stop():
-                return
+        rows, size = self.settings.batch_rows, self._batch_bytes
+        with Ahead(self.source, reached, made.limit, rows, size) as batches:
+            for batch in batches:
+                failpoint("batch.chosen")
+                for table in self.tables:
+                    applied = self._apply(table, batch.bounds, rows_of(table, batch.rows))
+                    report.rows[table.name] = report.rows.get(table.name, 0) + applied
+                failpoint("batch.committed")
+                self.source.advance(batch.bounds.end)
+                failpoint("batch.advanced")
+                self._reached = report.frontier = batch.bounds.end
+                report.batches += 1
+                progress(batch.bounds.end, made.limit)
+                if stop():
+                    return
+
+    @property
+    def _batch_bytes(self) -> int:
+        """Most bytes in one batch: what is read ahead of it may have as many."""
+        return max(1, self.settings.batch_bytes // 2)
 
     def _batch_end(self, after: int, limit: int) -> int | None:
-        return self.source.batch_end(
-            after, limit, self.settings.batch_rows, self.settings.batch_bytes
-        )
+        return self.source.batch_end(after, limit, self.settings.batch_rows, self._batch_bytes)
 
     def open(self, table: LakeTable) -> OpenTable:
         """Load a table for reading. Raises LakeError when it is not made or not where recorded."""
@@ -289,7 +297,8 @@ class LakeWriter:
                         "has lost the rows between",
                         _FORK_HINT,
                     )
-                report.recovered_rows += self._apply(table, Bounds(cursor, end))
+                rows = self.source.rows(table, cursor, end)
+                report.recovered_rows += self._apply(table, Bounds(cursor, end), rows)
                 cursor = end
         if reached > state.frontier:
             self.source.advance(reached)
@@ -357,13 +366,12 @@ class LakeWriter:
 
     # -- apply -------------------------------------------------------------------------------
 
-    def _apply(self, table: LakeTable, batch: Bounds) -> int:
+    def _apply(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
         """Apply one batch to one table and return its rows; 0 when the table had it already.
 
         A table without rows in the batch gets an empty commit, so that its cursor moves too.
         Raises Overtaken when the table no longer stands where the batch begins.
         """
-        rows = self.source.rows(table, batch.frontier, batch.end)
         failpoint("table.rows-read")
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
