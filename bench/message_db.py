@@ -8,7 +8,6 @@ import hashlib
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import LiteralString, cast
 
 import psycopg
 
@@ -33,7 +32,7 @@ _FILES = (
 
 
 def fetch() -> Path:
-    """Return the directory of message-db's SQL. Raises RuntimeError if it cannot be had as pinned."""
+    """Return the directory of message-db's SQL. RuntimeError if it is not to be had."""
     archive = _BUILD / f"eventide-message-db-{VERSION}.tgz"
     if not archive.exists():
         _BUILD.mkdir(parents=True, exist_ok=True)
@@ -67,5 +66,5 @@ def install(cluster: Cluster) -> str:
     dsn = cluster.dsn(dbname=DATABASE)
     with psycopg.connect(dsn, autocommit=True) as superuser:
         for name in _FILES:
-            superuser.execute(cast(LiteralString, (directory / f"{name}.sql").read_text()))
+            superuser.execute((directory / f"{name}.sql").read_text().encode())
     return dsn

@@ -1,4 +1,5 @@
--- Every trigger of ours is ENABLE ALWAYS.
+-- Every trigger of ours is ENABLE ALWAYS, but for guard_commit in the local profile. That after an insert
+-- sees what it inserted as appended.
 create function oml.attach_guards()
 returns void
 language plpgsql
@@ -13,7 +14,7 @@ begin
     select * from (values
       ('journal', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('journal', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('journal', 'derive', 'after insert', 'row', 'derive'),
+      ('journal', 'derive', 'after insert', 'statement', 'derive'),
       ('outbox', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('outbox', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('chain_head', 'guard_rotation', 'before update', 'row', 'guard_columns(''kid'')'),
@@ -27,7 +28,7 @@ begin
       ('key', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('impersonation', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''ended_at'')'),
       ('impersonation', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
-      ('entity', 'guard_identity', 'before update of tenant_id, entity_type, entity_id, first_at', 'row', 'guard_append_only'),
+      ('entity', 'guard_entity', 'before update', 'row', 'guard_entity'),
       ('entity', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('entity', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('lake_table', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
@@ -52,8 +53,9 @@ begin
     ) as g (table_name, name, event, level, function)
   loop
     execute format(
-      'create or replace trigger %I %s on oml.%I for each %s execute function oml.%s',
-      guard.name, guard.event, guard.table_name, guard.level,
+      'create or replace trigger %I %s on oml.%I %s for each %s execute function oml.%s',
+      guard.name, guard.event, guard.table_name,
+      case guard.event when 'after insert' then 'referencing new table as appended' end, guard.level,
       case when guard.function like '%(%' then guard.function else guard.function || '()' end
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);

@@ -93,7 +93,9 @@ begin
       entity_id, subject_id, idempotency_key, request_digest, event_id, occurred_us, hash, envelope, prev_hash, nth
     )
     order by s.nth;
-    perform oml.derive_events(append_events.tenant_id, chain.seq + 1, chain.seq + cardinality(fresh));
+    perform oml.derive_events(
+      append_events.tenant_id, array(select chain.seq + n from generate_series(1, cardinality(fresh)) n)
+    );
   end if;
 
   return query

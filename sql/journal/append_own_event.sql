@@ -10,15 +10,11 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  item oml.batch_item;
+  item constant oml.batch_item := (
+    1, type, 1, payload, 'none', null, null, append_own_event.caused_by, null, null, null, null, null, null
+  );
   answer record;
 begin
-  item.n := 1;
-  item.type := append_own_event.type;
-  item.schema_version := 1;
-  item.payload := append_own_event.payload;
-  item.pii_class := 'none';
-  item.caused_by := append_own_event.caused_by;
   select * into strict answer
   from oml.append_events(
     append_own_event.tenant_id, append_own_event.principal, auth, null, array[item],

@@ -1,6 +1,7 @@
--- What derive makes of one event, made of consecutive events of one chain that were just inserted. The sort
--- lies below the INSERT, whose default draws the numbers: so they are queued in chain order.
-create function oml.derive_events(tenant_id uuid, first_seq bigint, last_seq bigint)
+-- What oml_append derives of one event, derived of several of one chain that were just inserted: their outbox
+-- rows, and their entities' states, which many make in the order of their seqs as one after another would.
+-- The sort lies below the INSERT, whose default draws the numbers: so they are queued in chain order.
+create function oml.derive_events(tenant_id uuid, seqs bigint[])
 returns void
 language plpgsql
 volatile
@@ -13,7 +14,7 @@ begin
   from oml.journal j
   left join oml.event_type e on e.type = j.type and e.schema_version = j.schema_version
   cross join unnest(coalesce(e.targets, '{bronze.events}')) t (target)
-  where j.tenant_id = derive_events.tenant_id and j.seq between derive_events.first_seq and derive_events.last_seq
+  where j.tenant_id = derive_events.tenant_id and j.seq = any (derive_events.seqs)
   order by j.seq;
 
   insert into oml.entity as e (
@@ -28,7 +29,7 @@ begin
   from oml.journal j
   left join oml.event_type t on t.type = j.type and t.schema_version = j.schema_version
   left join unnest(t.state_keys) k (key) on j.payload ? k.key
-  where j.tenant_id = derive_events.tenant_id and j.seq between derive_events.first_seq and derive_events.last_seq
+  where j.tenant_id = derive_events.tenant_id and j.seq = any (derive_events.seqs)
     and j.entity_type is not null and j.entity_id is not null
   group by j.tenant_id, j.entity_type, j.entity_id
   on conflict on constraint entity_pkey do update set

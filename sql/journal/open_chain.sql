@@ -6,7 +6,7 @@
 -- append needs of the settings, too. The system identifier is left to the opening: reading it would double
 -- the cost, and another cluster's server was started at another microsecond. No unlogged table can be read
 -- on a standby, where every transaction is read-only.
--- No SET clause, which would be a tenth of it: only functions that pin the search_path call this one.
+-- A SET clause would be a tenth of it.
 create function oml.open_chain(
   tenant_id uuid,
   is_first boolean,
@@ -16,6 +16,7 @@ create function oml.open_chain(
 returns record
 language plpgsql
 volatile
+-- search_path: pinned by its callers
 as $$
 #variable_conflict use_column
 declare
@@ -42,10 +43,10 @@ begin
   if seq is null or kid is null or signer is null or deployment_id is null or profile is null
     or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
   then
-    if kid is null then
-      perform oml.lock_chain(open_chain.tenant_id);
-    end if;
     perform oml.require_gate();
+    if kid is null then
+      perform oml.lock_chain(open_chain.tenant_id);  -- says what is missing
+    end if;
     select
       max(s.value) filter (where s.name = 'signer'), (max(s.value) filter (where s.name = 'deployment_id'))::uuid,
       max(s.value) filter (where s.name = 'profile'), current_setting('synchronous_commit')

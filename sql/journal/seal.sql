@@ -1,8 +1,7 @@
 -- The one Python step of an append: id, time, encode, sign, hash (architecture: The envelope).
 -- UUIDs come as 16 bytes. A refusal is returned and not raised, so that the caller can raise it under its own
 -- name. The key must be the one the deployment issued, or nothing could verify.
--- Arguments have no names, and there is no SET clause: for each, PL/Python would make a global at each
--- call, and the search_path is only needed by load_core, which pins it.
+-- Arguments have no names: of each name PL/Python would make a global, at each call.
 create function oml.seal(
   text, -- signer
   bytea, -- kid
@@ -30,6 +29,7 @@ create function oml.seal(
 returns oml.sealed
 language plpython3u
 volatile
+-- search_path: pinned by its callers
 as $python$
 core = SD.get('core')
 if core is None:

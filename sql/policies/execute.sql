@@ -57,7 +57,7 @@ grant execute on function
 to oml_owner;
 grant execute on function oml.append_own_event(uuid, text, jsonb, text, text, uuid),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_tlog(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
   oml.guard_commit(), oml.require_quorum(), oml.derive(), oml.copy_settings()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;

@@ -40,12 +40,12 @@ select throws_ok(
 select throws_ok(
   format('drop function %s', p.oid::regprocedure), '2BP01', null, format('nor can %s be taken out of it', p.proname)
 )
-from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.enqueue'::regproc, 'oml.fold'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
+from pg_proc p where p.oid in ('oml.guard_append_only'::regproc, 'oml.derive'::regproc, 'oml.draw_outbox_seq'::regproc) order by p.proname;
 
 -- With CASCADE.
 drop extension oml cascade;
 select is(pg_temp.stored(), :'stored', 'DROP EXTENSION CASCADE leaves every row of every table');
-select is(to_regprocedure('oml.append_event(uuid,text,int,jsonb,text,text,text)'), null, 'and takes the functions');
+select is(to_regprocedure('oml.append_own_event(uuid,text,jsonb,text,text,uuid)'), null, 'and takes the functions');
 select is_empty(
   $$ select p.oid::regprocedure from pg_proc p where p.pronamespace = 'oml'::regnamespace or p.proname ~ '^oml_' $$,
   'all of them'
@@ -100,7 +100,7 @@ alter table oml.journal disable row level security;
 alter table oml.membership no force row level security;
 drop policy kernel_read on oml.journal;
 drop trigger guard_rows on oml.journal;
-drop trigger enqueue on oml.journal;
+drop trigger derive on oml.journal;
 alter table oml.outbox disable trigger guard_truncate;
 alter table oml.tenant enable trigger guard_rows;
 alter table oml.outbox alter column seq drop default;

@@ -19,12 +19,12 @@ select set_eq(
   $$ values
     ('setting', 'oml_kernel', 'SELECT'), ('setting', 'oml_fleet', 'SELECT'),
     ('tenant', 'oml_fleet', 'INSERT,SELECT'),
-    ('chain_head', 'oml_kernel', 'SELECT'), ('chain_head', 'oml_fleet', 'INSERT,SELECT'),
+    ('chain_head', 'oml_kernel', 'SELECT,UPDATE'), ('chain_head', 'oml_fleet', 'INSERT,SELECT'),
     ('key', 'oml_fleet', 'INSERT,SELECT'), ('impersonation', 'oml_fleet', 'INSERT,SELECT'),
     ('membership', 'oml_kernel', 'SELECT'), ('membership', 'oml_fleet', 'DELETE,INSERT,SELECT,UPDATE'),
     ('event_type', 'oml_kernel', 'SELECT'), ('event_type', 'oml_fleet', 'INSERT,SELECT'),
     ('journal', 'oml_kernel', 'INSERT,SELECT'), ('journal', 'oml_fleet', 'SELECT'),
-    ('entity', 'oml_kernel', 'INSERT,SELECT'), ('entity', 'oml_fleet', 'SELECT'),
+    ('entity', 'oml_kernel', 'INSERT,SELECT,UPDATE'), ('entity', 'oml_fleet', 'SELECT'),
     ('outbox', 'oml_kernel', 'INSERT'), ('outbox', 'oml_fleet', 'SELECT'),
     ('frontier', 'oml_fleet', 'SELECT'),
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
@@ -38,16 +38,13 @@ select set_eq(
      from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
      where c.relnamespace = 'oml'::regnamespace $$,
   $$ values
-    ('chain_head.chain_no', 'oml_kernel', 'UPDATE'), ('chain_head.kid', 'oml_fleet', 'UPDATE'),
+    ('chain_head.kid', 'oml_fleet', 'UPDATE'),
     ('key.retired_seq', 'oml_fleet', 'UPDATE'), ('impersonation.ended_at', 'oml_fleet', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
     ('frontier.fenced_at', 'oml_fleet', 'UPDATE'), ('event_type.retired_at', 'oml_fleet', 'UPDATE'),
     ('tlog.generation', 'oml_fleet', 'UPDATE'), ('tlog.size', 'oml_fleet', 'UPDATE'), ('tlog.root', 'oml_fleet', 'UPDATE'),
-    ('tlog.checkpoint', 'oml_fleet', 'UPDATE'), ('tlog.published_at', 'oml_fleet', 'UPDATE'),
-    ('entity.last_seq', 'oml_kernel', 'UPDATE'), ('entity.last_event_id', 'oml_kernel', 'UPDATE'),
-    ('entity.last_type', 'oml_kernel', 'UPDATE'), ('entity.event_count', 'oml_kernel', 'UPDATE'),
-    ('entity.last_at', 'oml_kernel', 'UPDATE'), ('entity.state', 'oml_kernel', 'UPDATE') $$,
-  'columns: the lock of a chain and its key, the ends of keys, types and impersonations, the frontier, and what the rows of a log and of an entity move on to'
+    ('tlog.checkpoint', 'oml_fleet', 'UPDATE'), ('tlog.published_at', 'oml_fleet', 'UPDATE') $$,
+  'columns: the key of a chain, the ends of keys, types and impersonations, the frontier, and what the rows of a log move on to'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -73,7 +70,7 @@ select set_eq(
       ('chain_head', '{oml_owner}', 'INSERT', '-', 'true'), ('chain_head', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('key', '{oml_owner}', 'INSERT', '-', 'true'), ('key', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('impersonation', '{oml_fleet}', 'ALL', 'true', 'true'),
-      ('chain_head', '{oml_kernel}', 'SELECT', %1$L, '-'), ('chain_head', '{oml_kernel}', 'UPDATE', %1$L, %1$L),
+      ('chain_head', '{oml_kernel}', 'SELECT', %1$L, '-'), ('chain_head', '{oml_kernel}', 'UPDATE', %1$L, 'false'),
       ('membership', '{oml_kernel}', 'SELECT', '(login = SESSION_USER)', '-'), ('membership', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('event_type', '{oml_owner}', 'INSERT', '-', 'true'), ('event_type', '{oml_kernel}', 'SELECT', 'true', '-'),
       ('event_type', '{oml_fleet}', 'INSERT', '-', 'true'), ('event_type', '{oml_fleet}', 'SELECT', 'true', '-'),
@@ -126,7 +123,7 @@ select set_eq(
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'), ('lake_batch', '{oml_auditor,oml_daemon}'),
     ('lake_cut_limit', '{oml_daemon}'), ('lake_cut_holders', '{oml_auditor,oml_daemon}'), ('lake_fence', '{oml_daemon}'),
     ('lake_advance', '{oml_daemon}'), ('lake_record_table', '{oml_daemon}'),
-    ('append_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
+    ('append_own_event', '{oml_fleet,oml_owner}'), ('load_core', '{oml_fleet,oml_owner}'),
     ('require_provider', '{oml_fleet}'), ('require_audit', '{oml_fleet}'), ('require_operator', '{oml_fleet}'), ('require_genesis', '{oml_fleet,oml_owner}'),
     ('append_provider_event', '{oml_owner}'), ('create_chain', '{oml_owner}'), ('signer_public_key', '{oml_owner}'),
     ('tlog_state', '{oml_auditor,oml_daemon}'), ('tlog_heads', '{oml_auditor,oml_daemon}'), ('tlog_keys', '{oml_auditor,oml_daemon}'),
@@ -134,7 +131,7 @@ select set_eq(
     ('tlog_record', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
     ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
-    ('draw_outbox_seq', '{oml_owner}'), ('enqueue', '{oml_owner}'), ('fold', '{oml_owner}'),
+    ('draw_outbox_seq', '{oml_owner}'), ('derive', '{oml_owner}'), ('copy_settings', '{oml_owner}'),
     ('guard_commit', '{oml_owner}'), ('require_quorum', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')

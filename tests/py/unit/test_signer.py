@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forge import OPTIONAL
 from oml.core import cose, envelope, keys, note, seal, signer, wire
 
 SEED = bytes(range(32))
@@ -117,14 +118,86 @@ def test_a_provider_is_made_once_for_each_url_and_data_directory(tmp_path: Path)
     assert signer.provider(f"unix:{tmp_path}/socket", None) is unix
 
 
-def test_a_sealer_seals_what_the_envelope_of_these_fields_is(key_file: Path) -> None:
-    values = tuple((FIELDS | OPTIONAL).get(f.column) for f in envelope.FIELDS)
-    data, digest = seal.sealer(f"file:{key_file}", None, KEY.kid).seal(values)
-    assert data == envelope.encode(FIELDS | OPTIONAL, KEY.kid, KEY.secret_key)
-    assert digest == envelope.digest(data)
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+_LONG = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+_UUID = st.binary(min_size=16, max_size=16)
+# The arguments of Sealer.seal, by the column each is.
+SEALED: dict[str, st.SearchStrategy[Any]] = {
+    "deployment_id": _UUID,
+    "tenant_id": _UUID,
+    "seq": st.integers(0, 2**64 - 1),
+    "prev_hash": st.binary(min_size=32, max_size=32),
+    "type": _TEXT,
+    "schema_version": st.integers(0, 2**31 - 1),
+    "payload": _LONG,
+    "writer": _TEXT,
+    "principal": _LONG,
+    "authorization": _TEXT,
+    "impersonation": st.none() | _LONG,
+    "operation": st.none() | _TEXT,
+    "app_version": st.none() | _TEXT,
+    "caused_by": st.none() | _UUID,
+    "invocation_id": st.none() | _TEXT,
+    "entity_type": st.none() | _TEXT,
+    "entity_id": st.none() | _LONG,
+    "subject_id": st.none() | _TEXT,
+    "pii_class": _TEXT,
+    "synchronous_commit": _TEXT,
+}
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given_fields=st.fixed_dictionaries(SEALED))
+def test_a_sealer_seals_what_the_plain_encoder_encodes(
+    key_file: Path, given_fields: dict[str, Any]
+) -> None:
+    sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    for _ in range(2):  # the first time, and from what is kept of it
+        before = envelope.now_us()
+        event_id, now, digest, data = sealer.seal(*given_fields.values())
+        assert before <= now <= envelope.now_us()
+        assert int(event_id[:12], 16) == now // 1000
+        fields = given_fields | {
+            "version": envelope.VERSION,
+            "occurred_at": now,
+            "event_id": bytes.fromhex(event_id),
+            "payload": given_fields["payload"].encode(),
+        }
+        assert data == envelope.encode(fields, KEY.kid, KEY.secret_key)
+        assert digest == envelope.digest(data)
+        # And the plain encoder against one that is not ours.
+        keys = {
+            f.key: fields[f.column] for f in envelope.FIELDS if fields.get(f.column) is not None
+        }
+        assert envelope.decode(data).sign1.payload == cbor2.dumps(keys, canonical=True)
+
+
+def test_a_sealer_keeps_apart_what_differs_in_one_claim(key_file: Path) -> None:
+    """Of more kinds of events than it keeps, each is sealed as it is, whichever came before."""
+    sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    plain: list[Any] = [bytes(16), bytes(16), 1, bytes(32), "t.t", 1, "{}", "w", "p", "a"]
+    plain += [None, "op", "1", None, None, "e", "1", None, "none", "on"]
+    columns = tuple(SEALED)
+    for round_ in range(2):
+        for number in range(100):
+            for at in (0, 4, 7, 8, 9, 11, 12, 15, 18, 19):
+                values = list(plain)
+                values[at] = number.to_bytes(16, "big") if at == 0 else f"x{number}"
+                fields = envelope.decode(sealer.seal(*values)[3]).fields
+                assert fields[columns[at]] == values[at], round_
+
+
+def test_a_sealer_refuses_what_an_envelope_cannot_hold_and_another_key(key_file: Path) -> None:
+    values: list[Any] = [bytes(16), bytes(16), 1, bytes(32), "t.t", 1, "{}", "w", "p", "a"]
+    values += [None, None, None, None, None, None, None, None, "none", "on"]
+    sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    for seq in (-1, 2**64):
+        with pytest.raises(OverflowError):
+            sealer.seal(*[*values[:2], seq, *values[3:]])
+    with pytest.raises(UnicodeEncodeError):
+        sealer.seal(*[*values[:6], "\ud800", *values[7:]])
     other = seal.sealer(f"file:{key_file}", None, bytes(8))
-    refused(lambda: other.seal(values), "OM034")
-    assert seal.sealer(f"file:{key_file}", None, KEY.kid).seal(values)[0] == data
+    refused(lambda: other.seal(*values), "OM034")
 
 
 # --- a key file ------------------------------------------------------------------------------

@@ -58,11 +58,16 @@ def signed(start: bytes, payload: bytes) -> bytes:
     return b"".join((start, cbor.head(cbor.BYTES, len(payload)), payload))
 
 
-def signature(signed: bytes, secret_key: bytes) -> bytes:
-    """Sign a Sig_structure and return the 64-byte signature alone.
+def signature(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
+    """Sign and return the 64-byte signature alone.
 
     ``secret_key`` is libsodium's 64 bytes (seed and public key).
     """
+    return detached(to_be_signed(protected, payload), secret_key)
+
+
+def detached(signed: bytes, secret_key: bytes) -> bytes:
+    """Sign a Sig_structure and return the 64-byte signature alone."""
     return _sign(signed, secret_key)[:SIGNATURE_BYTES]
 
 
@@ -83,7 +88,7 @@ def assemble(protected: bytes, payload: bytes, signature: bytes) -> bytes:
 
 def sign(protected: bytes, payload: bytes, secret_key: bytes) -> bytes:
     """Return the COSE_Sign1 bytes, signed with libsodium's 64-byte secret key."""
-    return assemble(protected, payload, signature(to_be_signed(protected, payload), secret_key))
+    return assemble(protected, payload, signature(protected, payload, secret_key))
 
 
 def decode(data: bytes, content_type: str) -> Sign1:

@@ -1,8 +1,8 @@
 """Seal events inside the database process: the one Python step of an append.
 
-What is written here is written for speed, which in a database process with little of the processor's
-cache to itself means few steps and little memory: ``envelope.encode_map`` says what comes out, and a
-test with made-up events holds the two against each other.
+Written for speed: few steps over little memory, for a backend has little of the processor's cache
+to itself. ``envelope.encode_map`` says what must come out, and a test with made-up events holds the
+two against each other.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from . import cbor, cose, envelope, signer
 
 _now_us, _uuid7, _digest = envelope.now_us, envelope.uuid7, envelope.digest
-_item, _head = envelope.item, cbor.head
+_item, _head, _uint = envelope.item, cbor.head, cbor.uint
 _MOST_KINDS = 64  # of events whose constant parts are kept
 
 
@@ -59,7 +59,8 @@ _REQUIRED = sum(field.required for field in envelope.FIELDS)
 _SEQ, _TIME = (cbor.text_string(key) for key in ("n", "at"))
 _PREV = cbor.text_string("p") + _head(cbor.BYTES, 32)
 _TENANT, _ID = (cbor.text_string(key) + _head(cbor.BYTES, 16) for key in ("t", "id"))
-_ENTITY, _PAYLOAD = cbor.text_string("ei"), cbor.text_string("pl")
+_PAYLOAD = cbor.text_string("pl")
+_NONE_OF_THEM = (None, None, None, None)
 
 
 class Sealer:
@@ -116,15 +117,15 @@ class Sealer:
         if entity_id is not None:
             entity = _item("entity_id", entity_id)
             fields += 1
-        if not (caused_by is impersonation is invocation_id is subject_id is None):
+        if (caused_by, impersonation, invocation_id, subject_id) != _NONE_OF_THEM:
             cause, under = _item("caused_by", caused_by), _item("impersonation", impersonation)
             call, subject = _item("invocation_id", invocation_id), _item("subject_id", subject_id)
             fields += sum(value != b"" for value in (cause, under, call, subject))
         body = payload.encode()
         encoded = b"".join(
             (
-                _head(cbor.MAP, fields), deployment, _SEQ, _head(cbor.UINT, seq), _PREV, prev_hash,
-                _TENANT, tenant_id, version, _TIME, _head(cbor.UINT, now), may, cause, entity, about,
+                _head(cbor.MAP, fields), deployment, _SEQ, _uint(seq), _PREV, prev_hash,
+                _TENANT, tenant_id, version, _TIME, _uint(now), may, cause, entity, about,
                 _ID, event_id, under, call, does, _PAYLOAD, _head(cbor.BYTES, len(body)), body, who,
                 subject, what, by,
             )

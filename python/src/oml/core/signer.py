@@ -150,7 +150,7 @@ class FileSigner:
     def sign(self, kid: bytes, payload: bytes) -> bytes:
         """See Signer. Raises keys.KeyFileError (see keys.load), OM034 for another key."""
         key, start = self._asked_for(kid)
-        return cose.signature(cose.signed(start, payload), key.secret_key)
+        return cose.detached(cose.signed(start, payload), key.secret_key)
 
     def sign_checkpoint(self, kid: bytes, head: note.TreeHead) -> bytes:
         """See Signer. Raises as sign does."""
