@@ -54,13 +54,19 @@ def check(core: Any, key_file: Path) -> None:
     assert key.public_key.hex() == document["public_key"]
     core.keys.write_new(str(key_file), core.keys.to_pem(bytes.fromhex(document["seed"])).encode())
     sealer = core.seal.sealer(f"file:{key_file}", None, key.kid)
+    required = [bytes(16), bytes(16), 1, bytes(32), "t.t", 1, "{}", "w", "p", "a"]
+    event_id, now, digest, data = sealer.seal(*required, *[None] * 8, "none", "on")
+    sealed = core.envelope.decode(data)
+    assert (sealed.hash, sealed.fields["occurred_at"]) == (digest, now)
+    assert sealed.fields["event_id"].hex() == event_id
+    assert core.cose.verify(sealed.sign1, key.public_key)
     for vector in document["vectors"]:
         fields = {
             column: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
             for column, value in vector["fields"].items()
         }
-        values = tuple(fields.get(f.column) for f in core.envelope.FIELDS)
-        data, digest = sealer.seal(values)
+        data = core.envelope.encode(fields, key.kid, key.secret_key)
+        digest = core.envelope.digest(data)
         assert data.hex() == vector["envelope"]
         assert digest.hex() == vector["hash"]
         decoded = core.envelope.decode(data)
