@@ -115,8 +115,8 @@ def build(connection: Connection[TupleRow]) -> str:
         "PostgreSQL schema",
         "Tables live in schema `oml` and are made by `oml_genesis`. Public functions are made in"
         " the schema that `CREATE EXTENSION` was given, `public` if none. Row-level security is"
-        " enabled and forced on every table, and every trigger is `ENABLE ALWAYS`, `guard_commit` in the"
-        " production profile alone: in the local one it is disabled.",
+        " enabled and forced on every table, and every trigger is `ENABLE ALWAYS`,"
+        " `guard_commit` in the production profile alone: in the local one it is disabled.",
         "## Public functions",
         *(_public(function) for function in public),
         "## Functions for the daemon and for auditors",

@@ -142,7 +142,8 @@ def test_bytes_that_are_no_utf8_are_refused_and_a_dump_restores(
         f"select oml_grant('app', 'acme', '{{append}}', 'x' || {BAD})",
         f"select oml_register_event_type('job.new', state_keys => array['x' || {BAD}])",
         f"select oml_impersonate('acme', 'app', 'x' || {BAD}, '1 minute')",
-        f"select oml.append_own_event(t.tenant_id, 'key.issued', '{{}}', {BAD}, 'x') from oml.tenant t",
+        f"select oml.append_own_event(t.tenant_id, 'key.issued', '{{}}', {BAD}, 'x')"
+        " from oml.tenant t",
     ],
 )
 def test_nor_do_they_come_into_the_deployments_own_events(

@@ -172,6 +172,20 @@ def test_a_sealer_seals_what_the_plain_encoder_encodes(
         assert envelope.decode(data).sign1.payload == cbor2.dumps(keys, canonical=True)
 
 
+@pytest.mark.parametrize(
+    "column", [f.column for f in envelope.FIELDS if f.column in SEALED and f.required]
+)
+def test_a_sealer_refuses_an_event_without_a_required_claim(key_file: Path, column: str) -> None:
+    fields: dict[str, Any] = dict.fromkeys(SEALED)
+    fields |= {"deployment_id": bytes(16), "tenant_id": bytes(16), "seq": 1, "prev_hash": bytes(32)}
+    fields |= {"schema_version": 1, "payload": "{}", "type": "t", "writer": "w", "principal": "p"}
+    fields |= {"authorization": "a", "pii_class": "none", "synchronous_commit": "on"}
+    sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    sealer.seal(*fields.values())
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        sealer.seal(*(fields | {column: None}).values())
+
+
 def test_a_sealer_keeps_apart_what_differs_in_one_claim(key_file: Path) -> None:
     """Of more kinds of events than it keeps, each is sealed as it is, whichever came before."""
     sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
