@@ -1,5 +1,5 @@
--- Appends events of one chain, in the steps of oml_append from the lock on. A request that was answered before gets its first receipt,
--- and one that stands twice in the batch is appended once.
+-- Appends events of one chain, in the steps of oml_append from the lock on. A request that was answered before
+-- gets its first receipt, and one that stands twice in the batch is appended once.
 create function oml.append_events(
   tenant_id uuid,
   principal text,
@@ -19,6 +19,7 @@ declare
   request record;
   given record;
   sealed oml.sealed_batch;
+  inserted bigint;
   fresh oml.batch_item[] := items;
   answered oml.batch_item[] := '{}';
 begin
@@ -54,6 +55,9 @@ begin
   end if;
 
   if cardinality(fresh) > 0 then
+    if chain.may_be_stale then
+      perform oml.require_fresh(append_events.tenant_id, chain.seq + 1);
+    end if;
     select
       array_agg(i.type order by i.n) as types, array_agg(i.schema_version order by i.n) as schema_versions,
       array_agg(i.payload::text order by i.n) as payloads, array_agg(i.pii_class order by i.n) as pii_classes,
@@ -93,6 +97,10 @@ begin
       entity_id, subject_id, idempotency_key, request_digest, event_id, occurred_us, hash, envelope, prev_hash, nth
     )
     order by s.nth;
+    get diagnostics inserted = row_count;
+    if inserted <> cardinality(fresh) then
+      perform oml.refuse_stale();
+    end if;
     perform oml.derive_events(
       append_events.tenant_id, array(select chain.seq + n from generate_series(1, cardinality(fresh)) n)
     );

@@ -15,6 +15,7 @@ declare
   );
   answer record;
 begin
+  perform convert_to(concat_ws(' ', payload::text, append_own_event.principal), 'UTF8');  -- see oml_append
   select * into strict answer
   from oml.append_events(
     append_own_event.tenant_id, append_own_event.principal, auth, null, array[item],

@@ -92,12 +92,15 @@ begin
   order by t.schema_version desc
   limit 1;
 
+  -- convert_to, because a session can hold text that is not valid in its encoding: a row with such text could
+  -- be dumped but not restored, and PL/Python would seal it as null. Each on its own, for two may be valid
+  -- together.
   if idempotency_key is not null or principals is distinct from 1
     or version is null or reserved or schema_digest is not null
     or jsonb_typeof(payload) is distinct from 'object'
     or not payload ?& required_keys
-    or octet_length(body) > max_bytes
-    or octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id)) > 2048
+    or octet_length(convert_to(body, 'UTF8')) > max_bytes
+    or octet_length(convert_to(concat_ws(' ', operation, app_version, invocation_id, entity_type, entity_id, subject_id), 'UTF8')) > 2048
     or (entity_type is null) <> (entity_id is null)
   then
     if principals is distinct from 1 then
@@ -129,7 +132,9 @@ begin
         required_keys, max_bytes, violations
       );
     end if;
-    if octet_length(convert_to(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key), 'UTF8')) > 2048 then
+    if octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key)) > 2048
+      or convert_to(concat_ws(' ', operation, app_version, invocation_id, entity_type, entity_id, subject_id, idempotency_key), 'UTF8') is null
+    then
       raise exception using
         errcode = 'OM016',
         message = 'the claims beside the payload are longer than 2048 bytes together',
@@ -145,10 +150,15 @@ begin
 
   chain := oml.open_chain(tenant_id, false);
 
-  if idempotency_key is not null then
-    first := oml.first_receipt(tenant_id, principal, idempotency_key, request_digest);
-    if first.seq is not null then
-      return first;
+  if idempotency_key is not null or chain.may_be_stale then
+    if idempotency_key is not null then
+      first := oml.first_receipt(tenant_id, principal, idempotency_key, request_digest);
+      if first.seq is not null then
+        return first;
+      end if;
+    end if;
+    if chain.may_be_stale then
+      perform oml.require_fresh(tenant_id, chain.seq + 1);
     end if;
   end if;
 
@@ -175,6 +185,9 @@ begin
     oml_append.entity_type, oml_append.entity_id, oml_append.subject_id, pii_class,
     chain.synchronous_commit, oml_append.payload, sealed.envelope, oml_append.idempotency_key, request_digest
   );
+  if not found then
+    perform oml.refuse_stale();
+  end if;
 
   foreach target in array targets loop
     insert into oml.outbox (seq, tenant_id, chain_seq, target)

@@ -7,27 +7,18 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  fresh boolean;
 begin
-  begin
-    insert into oml.journal (
-      tenant_id, seq, event_id, occurred_at, type, schema_version, prev_hash, hash, kid, writer, principal,
-      "authorization", pii_class, synchronous_commit, envelope
-    ) values (
-      require_fresh.tenant_id, require_fresh.seq, gen_random_uuid(), now(), '', 0, '', '', '', '', '', '', '', '', ''
-    )
-    on conflict on constraint journal_pkey do nothing;
-    fresh := found;
-    raise exception using errcode = 'OM000';
-  exception when sqlstate 'OM000' then
+  insert into oml.journal (
+    tenant_id, seq, event_id, occurred_at, type, schema_version, prev_hash, hash, kid, writer, principal,
+    "authorization", pii_class, synchronous_commit, envelope
+  ) values (
+    require_fresh.tenant_id, require_fresh.seq, gen_random_uuid(), now(), '', 0, '', '', '', '', '', '', '', '', ''
+  );
+  raise triggered_action_exception;
+exception
+  when triggered_action_exception then
     null;
-  end;
-  if not fresh then
-    raise exception using
-      errcode = '40001',
-      message = 'could not serialize access: the chain grew after this transaction''s snapshot',
-      hint = 'Run the transaction again.';
-  end if;
+  when unique_violation then
+    perform oml.refuse_stale();
 end
 $$;

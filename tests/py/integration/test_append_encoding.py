@@ -7,7 +7,9 @@ that held such bytes could not be restored.
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -40,9 +42,16 @@ def spoilt(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecti
     superuser.execute("select oml_register_event_type('job.done', state_keys => '{k}')")
     system.make("acme")
     system.bind("app", "acme")
-    monkeypatch.setenv("PGOPTIONS", "-c my.x=\udcc3 -c my.y=\udca9")
-    with psycopg.connect(system.dsn("app"), autocommit=True) as connection:
-        monkeypatch.delenv("PGOPTIONS")
+    with spoilt_session(system, "app", monkeypatch) as connection:
+        yield connection
+
+
+@contextmanager
+def spoilt_session(system: System, login: str, patch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """Connect with halves of a letter in my.x and my.y."""
+    patch.setenv("PGOPTIONS", "-c my.x=\udcc3 -c my.y=\udca9")
+    with psycopg.connect(system.dsn(login), autocommit=True) as connection:
+        patch.delenv("PGOPTIONS")
         assert value(connection, f"select encode({BAD}::bytea, 'hex')") == "c3"
         yield connection
 
@@ -124,3 +133,29 @@ def test_bytes_that_are_no_utf8_are_refused_and_a_dump_restores(
             superuser.execute(sql.SQL("drop database {}").format(sql.Identifier(copy)))
     assert got == {}
     assert contents(system.superuser) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"select oml_create_tenant('x' || {BAD})",
+        f"select oml_grant('app', 'acme', '{{append}}', 'x' || {BAD})",
+        f"select oml_register_event_type('job.new', state_keys => array['x' || {BAD}])",
+        f"select oml_impersonate('acme', 'app', 'x' || {BAD}, '1 minute')",
+        f"select oml.append_own_event(t.tenant_id, 'key.issued', '{{}}', {BAD}, 'x')"
+        " from oml.tenant t",
+    ],
+)
+def test_nor_do_they_come_into_the_deployments_own_events(
+    system: System, spoilt: Connection, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    def stored() -> dict[str, Any]:
+        return contents(system.superuser) | {"chain_no": "no rollback gives a number back"}
+
+    before = stored()
+    with (
+        spoilt_session(system, SUPERUSER, monkeypatch) as superuser,
+        pytest.raises(psycopg.errors.CharacterNotInRepertoire),
+    ):
+        superuser.execute(statement.encode())
+    assert stored() == before

@@ -138,8 +138,12 @@ def test_each_weak_setting_is_named(
          "journal.guard_rows is not"),
         ("alter table oml.journal enable trigger guard_rows", "guards", Status.FAIL,
          "journal.guard_rows is not"),
-        ("drop trigger enqueue on oml.journal", "guards", Status.FAIL,
-         "journal.enqueue is missing"),
+        ("drop trigger derive on oml.journal", "guards", Status.FAIL,
+         "journal.derive is missing"),
+        ("drop trigger guard_commit on oml.journal", "guards", Status.FAIL,
+         "journal.guard_commit is missing"),
+        ("alter table oml.setting disable trigger copy_settings", "guards", Status.FAIL,
+         "setting.copy_settings is not"),
         ("drop trigger guard_truncate on oml.membership", "guards", Status.FAIL,
          "membership.guard_truncate is missing"),
         ("alter sequence oml.outbox_seq cache 20", "outbox sequence", Status.FAIL, "CACHE 20"),
@@ -323,6 +327,22 @@ def test_production_refuses_a_level_below_the_floor(production: Quorum, level: s
     with pytest.raises(psycopg.Error, match=f"synchronous_commit is {level}") as caught:
         app.execute("select oml_append('note.added', '{}')")
     assert caught.value.sqlstate == "OM180"
+
+
+@pytest.mark.parametrize("state", ["disable trigger", "enable trigger", "enable replica trigger"])
+def test_production_is_not_ready_without_its_guard_of_commits(
+    production: Quorum, state: str
+) -> None:
+    superuser = production.connect()
+    superuser.execute(f"alter table oml.journal {state} guard_commit".encode())
+    superuser.commit()
+    try:
+        guards = check(diagnose(production), "guards")
+    finally:
+        superuser.execute("select oml_attach()")
+        superuser.commit()
+    assert guards.status is Status.FAIL and "journal.guard_commit is not" in guards.found
+    assert check(diagnose(production), "guards").status is Status.OK
 
 
 def test_a_level_lowered_after_the_append_is_refused_at_commit(production: Quorum) -> None:

@@ -28,11 +28,16 @@ BAD = {
 }
 
 
-def lint(file: Path, sql: str) -> subprocess.CompletedProcess[str]:
+def lint(file: Path, sql: str | bytes) -> subprocess.CompletedProcess[str]:
     """Run the step over this SQL."""
-    file.write_text(sql)
+    file.write_bytes(sql.encode() if isinstance(sql, str) else sql)
+    return run(file)
+
+
+def run(*files: Path) -> subprocess.CompletedProcess[str]:
+    """Run the step over these files."""
     return subprocess.run(
-        [SCRIPTS / "lint-pgspot", file], capture_output=True, text=True, timeout=60, check=False
+        [SCRIPTS / "lint-pgspot", *files], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -49,18 +54,28 @@ def test_a_planted_weakness_fails_the_step_and_is_named(tmp_path: Path, code: st
 
 
 def test_a_run_of_pgspot_that_does_not_end_fails_the_step(tmp_path: Path) -> None:
-    done = lint(tmp_path / "none.sql", "")
+    done = lint(tmp_path / "none.sql", b"")
     assert done.returncode == 0
-    (tmp_path / "none.sql").unlink()
-    done = subprocess.run(
-        [SCRIPTS / "lint-pgspot", tmp_path / "none.sql"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = lint(tmp_path / "none.sql", b"select '\xff';\n")
     assert done.returncode == 1
-    assert "FileNotFoundError" in done.stderr
+    assert "UnicodeDecodeError" in done.stderr
+
+
+def test_a_file_that_is_not_there_fails_the_step(tmp_path: Path) -> None:
+    (tmp_path / "good.sql").write_text(GOOD)
+    done = run(tmp_path / "none.sql", tmp_path / "good.sql")
+    assert done.returncode == 1
+    assert "none.sql: No such file or directory" in done.stderr
+
+
+def test_what_is_marked_as_pinned_by_its_callers_is_read_as_pinned(tmp_path: Path) -> None:
+    function = "create function oml.f(x int) returns int language sql\n{}\nas 'select x + x';"
+    mark = "-- search_path: pinned by its callers"
+    done = lint(tmp_path / "marked.sql", GOOD + function.format(mark))
+    assert (done.returncode, done.stderr) == (0, "")
+    done = lint(tmp_path / "other.sql", GOOD + function.format(mark + " or so"))
+    assert done.returncode == 1
+    assert "PS005" in done.stderr
 
 
 def test_make_lint_runs_it() -> None:

@@ -154,7 +154,7 @@ def test_a_sealer_seals_what_the_plain_encoder_encodes(
     sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
     for _ in range(2):  # the first time, and from what is kept of it
         before = envelope.now_us()
-        event_id, now, digest, data = sealer.seal(*given_fields.values())
+        event_id, now, digest, data = sealer.seal(*(given_fields[column] for column in SEALED))
         assert before <= now <= envelope.now_us()
         assert int(event_id[:12], 16) == now // 1000
         fields = given_fields | {
@@ -170,6 +170,20 @@ def test_a_sealer_seals_what_the_plain_encoder_encodes(
             f.key: fields[f.column] for f in envelope.FIELDS if fields.get(f.column) is not None
         }
         assert envelope.decode(data).sign1.payload == cbor2.dumps(keys, canonical=True)
+
+
+@pytest.mark.parametrize(
+    "column", [f.column for f in envelope.FIELDS if f.column in SEALED and f.required]
+)
+def test_a_sealer_refuses_an_event_without_a_required_claim(key_file: Path, column: str) -> None:
+    fields: dict[str, Any] = dict.fromkeys(SEALED)
+    fields |= {"deployment_id": bytes(16), "tenant_id": bytes(16), "seq": 1, "prev_hash": bytes(32)}
+    fields |= {"schema_version": 1, "payload": "{}", "type": "t", "writer": "w", "principal": "p"}
+    fields |= {"authorization": "a", "pii_class": "none", "synchronous_commit": "on"}
+    sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    sealer.seal(*fields.values())
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        sealer.seal(*(fields | {column: None}).values())
 
 
 def test_a_sealer_keeps_apart_what_differs_in_one_claim(key_file: Path) -> None:

@@ -41,6 +41,11 @@ def _kind(
     name: str,
     writer: str,
 ) -> _Kind:
+    if None in (
+        deployment_id, authorization, pii_class, principal, synchronous_commit, schema_version,
+        name, writer,
+    ):  # fmt: skip
+        raise ValueError("a required claim has no value")
     given = (app_version, entity_type, operation)
     return _Kind(
         _REQUIRED + sum(value is not None for value in given),
