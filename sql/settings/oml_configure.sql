@@ -34,11 +34,12 @@ begin
   if name = 'profile' and value = 'production' then
     perform oml.require_quorum();  -- or the next append would be refused
   end if;
-  if name = 'profile' then
-    perform oml.switch_guard_commit(value);
-  end if;
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
+  if name = 'profile' then
+    -- Last: whoever opens the gate locks first the instance, as the setting's trigger does, then the journal.
+    perform oml.switch_guard_commit(value);
+  end if;
 end
 $$;
 comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url, tlog_url, fence_synchronous_commit, gate_evidence or profile. Superuser only.';
