@@ -282,3 +282,25 @@ def test_a_profile_waits_for_the_appends_that_are_not_guarded_by_it(shared_trio:
     with pytest.raises(psycopg.Error) as caught:
         app.commit()
     assert caught.value.sqlstate == "OM182"
+
+
+@pytest.mark.parametrize("constraints", ["deferred", "immediate"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_production_takes_and_guards_appends_of_every_isolation_level(
+    shared_trio: Quorum, level: IsolationLevel, constraints: str
+) -> None:
+    app, owner = _app(shared_trio), shared_trio.connect()
+    owner.execute("select oml_configure('profile', 'production')")
+    app.isolation_level = level
+    app.execute(f"set constraints all {constraints}".encode())
+    append(app, 2)
+    app.commit()
+    append(app)
+    app.execute("set local synchronous_commit = local")
+    if constraints == "deferred":
+        with pytest.raises(psycopg.Error) as caught:
+            app.commit()
+        assert caught.value.sqlstate == "OM182"
+    seqs = "select array_agg(seq order by seq) from oml.journal where type = 'note.added'"
+    assert value(owner, seqs) == [2, 3]
+    assert value(owner, "select ok from oml_verify_chain('acme')")
