@@ -60,7 +60,8 @@ def expect_copies(connection: Connection, signer: str) -> None:
     found = connection.execute(
         "select g.signer, g.deployment_id::text, g.profile from oml.gate g"
     ).fetchall()
-    wanted = dict(connection.execute("select name, value from oml.setting").fetchall())
+    rows = connection.execute("select name, value from oml.setting").fetchall()
+    wanted: dict[str, str] = dict(rows)
     assert wanted["signer"] == signer
     assert found == [(signer, wanted["deployment_id"], wanted["profile"])]
 
