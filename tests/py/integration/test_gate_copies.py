@@ -305,3 +305,28 @@ def test_production_takes_and_guards_appends_of_every_isolation_level(
     seqs = "select array_agg(seq order by seq) from oml.journal where type = 'note.added'"
     assert value(owner, seqs) == [2, 3]
     assert value(owner, "select ok from oml_verify_chain('acme')")
+
+
+@pytest.mark.parametrize("level", ["on", "off"])
+def test_a_transaction_that_appended_may_change_the_profile_and_is_guarded_till_then(
+    shared_trio: Quorum, level: str
+) -> None:
+    owner, watcher = shared_trio.connect(autocommit=False), shared_trio.connect()
+    owner.execute("select oml_configure('profile', 'production')")
+    owner.execute("select oml_create_tenant('acme')")
+    owner.execute(f"set local synchronous_commit = {level}".encode())
+    if level == "off":
+        with pytest.raises(psycopg.Error) as caught:
+            owner.execute("select oml_configure('profile', 'local')")
+        assert caught.value.sqlstate == "OM182"
+        owner.rollback()
+    else:
+        owner.execute("select oml_configure('profile', 'local')")
+        owner.execute("select oml_configure('profile', 'production')")
+        owner.execute("select oml_create_tenant('globex')")
+        owner.execute("set local synchronous_commit = off")
+        with pytest.raises(psycopg.Error) as caught:
+            owner.commit()
+        assert caught.value.sqlstate == "OM182", "what comes later is asked at the commit again"
+    assert value(watcher, "select count(*) from oml.tenant") == 1
+    assert guard(watcher) == "D"
