@@ -60,6 +60,7 @@ begin
     );
     execute format('alter table oml.%I enable always trigger %I', guard.table_name, guard.name);
   end loop;
+  update oml.setting s set value = s.value where false;  -- and so copy_settings copies what changed without it
   -- Deferred, which only a constraint trigger can be. Enabled in the production profile alone: elsewhere even
   -- its condition would cost every append.
   drop trigger if exists guard_commit on oml.journal;

@@ -37,7 +37,8 @@ begin
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
   if name = 'profile' then
-    perform oml.switch_guard_commit(value);  -- after copy_settings: the instance before the journal, as an append
+    -- Last: whoever opens the gate locks first the instance, as the setting's trigger does, then the journal.
+    perform oml.switch_guard_commit(value);
   end if;
 end
 $$;

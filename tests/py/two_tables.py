@@ -17,16 +17,22 @@ BOTH = (BRONZE_EVENTS, COPY)
 
 
 def feed(system: System) -> None:
-    """Queue every event for the copy too: those of the past now, each new one with its insert."""
+    """Queue every event for the copy too: those of the past now, each new one with its row for bronze."""
     queue = "insert into oml.outbox (tenant_id, chain_seq, target)"
     past = f"{queue} select tenant_id, seq, 'bronze.copy' from oml.journal order by tenant_id, seq"
     system.superuser.execute(past.encode())
+    # Behind the row for bronze, as a target named second: on the outbox, whose rows come last.
     each = f"""create function public.copy_event() returns trigger language plpgsql as $$
-        begin {queue} select tenant_id, seq, 'bronze.copy' from appended order by seq;
-        return null; end $$"""
+        begin
+          if exists (select from queued where target = 'bronze.events') then
+            {queue} select tenant_id, chain_seq, 'bronze.copy' from queued
+            where target = 'bronze.events' order by seq;
+          end if;
+          return null;
+        end $$"""
     system.superuser.execute(each.encode())
     system.superuser.execute(
-        "create trigger enqueue_copy after insert on oml.journal referencing new table as appended"
+        "create trigger enqueue_copy after insert on oml.outbox referencing new table as queued"
         " for each statement execute function public.copy_event()"
     )
     assert value(system.superuser, "select count(*) from oml.outbox where target = 'bronze.copy'")
@@ -34,7 +40,7 @@ def feed(system: System) -> None:
 
 def stop_feeding(system: System) -> None:
     """Queue new events for bronze alone."""
-    system.superuser.execute("drop trigger enqueue_copy on oml.journal")
+    system.superuser.execute("drop trigger enqueue_copy on oml.outbox")
 
 
 if __name__ == "__main__":
