@@ -1,9 +1,11 @@
--- Enables the guard of commits for the production profile, and disables it for another.
+-- Enables the guard of commits for the production profile, and disables it for another. That waits for
+-- whoever has appended, and every append waits behind it: so not for long.
 create function oml.switch_guard_commit(profile text)
 returns void
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
 as $$
 begin
   if profile = 'production' then
@@ -11,5 +13,9 @@ begin
   else
     alter table oml.journal disable trigger guard_commit;
   end if;
+exception when lock_not_available then
+  raise exception using
+    errcode = 'OM183', message = 'a transaction has appended and does not end: the profile stays as it was',
+    hint = 'It has not ended for 5 s. Look for it in pg_stat_activity (idle in transaction) or pg_prepared_xacts, then try again.';
 end
 $$;

@@ -96,8 +96,10 @@ begin
     or version is null or reserved or schema_digest is not null
     or jsonb_typeof(payload) is distinct from 'object'
     or not payload ?& required_keys
-    or octet_length(body) > max_bytes
-    or octet_length(concat(operation, app_version, invocation_id, entity_type, entity_id, subject_id)) > 2048
+    -- A session can hold text that is no UTF-8, and to PL/Python that is null: here it fails. Apart, since
+    -- two halves of a letter make one.
+    or octet_length(convert_to(body, 'UTF8')) > max_bytes
+    or octet_length(convert_to(concat_ws(' ', operation, app_version, invocation_id, entity_type, entity_id, subject_id), 'UTF8')) > 2048
     or (entity_type is null) <> (entity_id is null)
   then
     if principals is distinct from 1 then
