@@ -19,8 +19,8 @@ begin
     )
     on conflict on constraint journal_pkey do nothing;
     fresh := found;
-    raise exception using errcode = 'OM000';
-  exception when sqlstate 'OM000' then
+    raise exception using errcode = 'UNDO0';
+  exception when sqlstate 'UNDO0' then
     null;
   end;
   if not fresh then
