@@ -8,7 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform from oml.instance i for update;
+  perform oml.lock_instance();
   update oml.instance i set opened_at = i.opened_at;
   update oml.gate g
   set signer = (select s.value from oml.setting s where s.name = 'signer'),

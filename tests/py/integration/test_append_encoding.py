@@ -53,6 +53,8 @@ def spoilt_session(system: System, login: str, patch: pytest.MonkeyPatch) -> Ite
     with psycopg.connect(system.dsn(login), autocommit=True) as connection:
         patch.delenv("PGOPTIONS")
         assert value(connection, f"select encode({BAD}::bytea, 'hex')") == "c3"
+        # Python calls other code once a function is warm, and may overlook what a cold one stumbles on.
+        connection.execute("select oml_append('job.done', '{}') from generate_series(1, 50)")
         yield connection
 
 
@@ -119,8 +121,7 @@ def test_bytes_that_are_no_utf8_are_refused_and_a_dump_restores(
             spoilt.execute(statement.encode())
             got[statement] = None
         except psycopg.Error as error:
-            # 38000: two claims that are no UTF-8 may be so together; Python still takes neither.
-            if error.sqlstate not in ("22021", "OM003", "OM010", "38000"):
+            if error.sqlstate not in ("22021", "OM003", "OM010"):
                 got[statement] = error.sqlstate
     copy = f"{system.database}_copy"
     with connect(system.cluster.dsn(), autocommit=True) as superuser:

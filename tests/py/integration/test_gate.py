@@ -75,6 +75,49 @@ def test_a_first_append_opens_the_gate_of_a_system_without_a_lake(
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
+def test_nobody_opens_the_gate_with_settings_from_before_a_change(
+    private_system: System, how: str
+) -> None:
+    prepare(private_system)
+    private_system.forget_places()
+    restart(private_system, how)
+    app = private_system.connect("app", autocommit=False)
+    app.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    value(app, "select count(*) from pg_class")  # takes the snapshot
+    change = "update oml.setting set value = %s where name = 'profile'"
+    private_system.superuser.execute(change, ["production"])
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        append(app)
+    app.rollback()
+    assert status(private_system) == (False, "restarted")
+    private_system.superuser.execute(change, ["local"])
+    append(app)
+    app.commit()
+    assert status(private_system) == (True, "open")
+
+
+def test_a_change_of_the_profile_does_not_stop_the_deployment_for_one_open_append(
+    system: System,
+) -> None:
+    app = prepare(system, "acme", "globex")
+    holder = system.connect("app", autocommit=False)
+    append(holder, tenant="globex")
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(
+            value, system.connect(SUPERUSER), "select oml_configure('profile', 'local')"
+        )
+        wait_until(
+            system, "select from pg_locks where mode = 'ShareRowExclusiveLock' and not granted"
+        )
+        append(app, tenant="acme")  # waits until the change has given up
+        with pytest.raises(psycopg.Error) as given_up:
+            change.result(PATIENCE_S)
+    assert given_up.value.sqlstate == "OM183"
+    holder.commit()
+    value(system.superuser, "select oml_configure('profile', 'local')")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
 def test_what_was_drained_must_be_compared_before_anything_is_appended(
     private_system: System, how: str
 ) -> None:
