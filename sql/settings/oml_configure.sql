@@ -37,8 +37,7 @@ begin
   insert into oml.setting as s (name, value) values (oml_configure.name, oml_configure.value)
   on conflict on constraint setting_pkey do update set value = excluded.value;
   if name = 'profile' then
-    -- Last: whoever opens the gate locks first the instance, as the setting's trigger does, then the journal.
-    perform oml.switch_guard_commit(value);
+    perform oml.switch_guard_commit(value);  -- after copy_settings: the instance before the journal, as an append
   end if;
 end
 $$;

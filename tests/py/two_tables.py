@@ -17,7 +17,7 @@ BOTH = (BRONZE_EVENTS, COPY)
 
 
 def feed(system: System) -> None:
-    """Queue every event for the copy too: the past now, each new one with its row for bronze."""
+    """Queue every event for the copy too: those of the past now, new ones with bronze's row."""
     queue = "insert into oml.outbox (tenant_id, chain_seq, target)"
     past = f"{queue} select tenant_id, seq, 'bronze.copy' from oml.journal order by tenant_id, seq"
     system.superuser.execute(past.encode())

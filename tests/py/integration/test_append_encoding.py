@@ -53,7 +53,7 @@ def spoilt_session(system: System, login: str, patch: pytest.MonkeyPatch) -> Ite
     with psycopg.connect(system.dsn(login), autocommit=True) as connection:
         patch.delenv("PGOPTIONS")
         assert value(connection, f"select encode({BAD}::bytea, 'hex')") == "c3"
-        # Python calls other code once a function is warm, and may overlook what a cold one stumbles on.
+        # Python calls other code once a function is warm, and may overlook what a cold one sees.
         connection.execute("select oml_append('job.done', '{}') from generate_series(1, 50)")
         yield connection
 

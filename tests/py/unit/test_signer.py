@@ -208,6 +208,8 @@ def test_a_sealer_refuses_what_an_envelope_cannot_hold_and_another_key(key_file:
     for seq in (-1, 2**64):
         with pytest.raises(OverflowError):
             sealer.seal(*[*values[:2], seq, *values[3:]])
+    with pytest.raises(ValueError, match="31 bytes"):
+        sealer.seal(*[*values[:3], bytes(31), *values[4:]])
     with pytest.raises(UnicodeEncodeError):
         sealer.seal(*[*values[:6], "\ud800", *values[7:]])
     other = seal.sealer(f"file:{key_file}", None, bytes(8))

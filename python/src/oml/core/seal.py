@@ -106,6 +106,8 @@ class Sealer:
         exact bytes. Raises keys.SignerError, and OverflowError or ValueError for what CBOR cannot
         hold.
         """
+        if len(prev_hash) != 32:
+            raise ValueError(f"the previous event's hash has {len(prev_hash)} bytes")
         key = (
             deployment_id, authorization, app_version, entity_type, operation, pii_class,
             principal, synchronous_commit, schema_version, name, writer,
