@@ -99,7 +99,7 @@ begin
     order by s.nth;
     get diagnostics inserted = row_count;
     if inserted <> cardinality(fresh) then
-      perform oml.refuse_stale();
+      perform oml.refuse_unstored();
     end if;
     perform oml.derive_events(
       append_events.tenant_id, array(select chain.seq + n from generate_series(1, cardinality(fresh)) n)

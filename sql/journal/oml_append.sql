@@ -186,7 +186,7 @@ begin
     chain.synchronous_commit, oml_append.payload, sealed.envelope, oml_append.idempotency_key, request_digest
   );
   if not found then
-    perform oml.refuse_stale();
+    perform oml.refuse_unstored();
   end if;
 
   foreach target in array targets loop

@@ -19,6 +19,9 @@ exception
   when triggered_action_exception then
     null;
   when unique_violation then
-    perform oml.refuse_stale();
+    raise exception using
+      errcode = '40001',
+      message = 'could not serialize access: the chain grew after this transaction''s snapshot',
+      hint = 'Run the transaction again.';
 end
 $$;
