@@ -35,6 +35,8 @@ class Pages:
             self._connection = self._open.enter_context(AdbcConnection(database))
             self._connection.set_autocommit(True)
             self._table("set client_encoding to 'UTF8'")
+            # libpq writes what is no error to stderr, in among our own lines.
+            self._table("set client_min_messages to error")
         except Error as error:
             self._open.close()
             raise _from_adbc(error) from None

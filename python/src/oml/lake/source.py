@@ -4,6 +4,7 @@ Small questions go through psycopg; rows come as Arrow through ADBC, without a P
 All connections act as one login that holds ``operate`` on the provider.
 """
 
+import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from oml.errors import DatabaseError
 from oml.fence import Outbox
@@ -77,7 +79,7 @@ class Reader:
 
     def __init__(self, dsn: str | None) -> None:
         try:
-            self._connection = adbc.connect(dsn or "postgresql://", autocommit=True)
+            self._connection = adbc.connect(_silent(dsn), autocommit=True)
         except adbc.Error as error:
             raise _from_adbc(error) from None
 
@@ -254,6 +256,15 @@ def _whole(found: pa.Table, table: LakeTable) -> pa.Table:
             "Events were removed. Run oml verify; the lake writer stops until they are back.",
         )
     return found.cast(table.arrow_schema())
+
+
+def _silent(dsn: str | None) -> str:
+    """Return the DSN of a session that is told of nothing but errors, from its first message on.
+
+    libpq writes what else there is to stderr, in among our own lines, and ADBC has no hook for it.
+    """
+    given = conninfo_to_dict(dsn or "").get("options") or os.environ.get("PGOPTIONS", "")
+    return make_conninfo(dsn or "", options=f"{given} -c client_min_messages=error".strip())
 
 
 def _from_adbc(error: adbc.Error) -> DatabaseError:
