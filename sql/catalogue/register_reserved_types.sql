@@ -17,6 +17,20 @@ as $$
     ('journal.loss-accepted', '{reason,losses,page,pages}', 65536, true, 'Events were lost for good and it was decided to go on without them: which, by tenant and chain seq, and why.'),
     ('database.adopted', '{from,to,reason}', 4096, true, 'A logical copy of the database took the original''s place.'),
     ('event-type.registered', '{type,schema_version,json_schema,schema_digest,targets,pii_class,state_keys,required_keys,max_bytes,description}', 65536, true, 'A version of an event type was added to the catalogue.'),
-    ('event-type.retired', '{type,schema_versions}', 4096, true, 'Versions of an event type take no new events.')
+    ('event-type.retired', '{type,schema_versions}', 4096, true, 'Versions of an event type take no new events.'),
+    ('workarea.created', '{workarea_id,path}', 4096, true, 'A workarea was made at a path.'),
+    ('workarea.moved', '{workarea_id,from,path}', 4096, true, 'A workarea has another path; its id stays.'),
+    ('workarea.joined', '{workarea_id,principal}', 4096, true, 'A principal became a member of a workarea.'),
+    ('workarea.left', '{workarea_id,principal}', 4096, true, 'A principal is no longer a member of a workarea.'),
+    ('submission.submit', '{workarea_id,path,provenance,media_type,bytes,attachments,derived_from,dek_id,kek_epoch,sealed_by,to}', 65536, true, 'A version of an artifact was submitted; the event has both digests of its body. A writer''s own signature is named by the digest of its envelope.'),
+    ('submission.attach', '{part,name,media_type,bytes}', 4096, true, 'An attachment of a submission; the event has both digests of it.'),
+    ('review.serve', '{parts}', 65536, true, 'The parts of a version, by their digests, were served to a reviewer.'),
+    ('review.verdict', '{verb,from,to,verdict,review,findings_accepted}', 65536, true, 'A reviewer approved or rejected a version; review says for each part what that means.'),
+    ('artifact.demoted', '{verb,from,to,reason}', 4096, true, 'A released version was withdrawn.'),
+    ('artifact.reassigned', '{verb,from,to,reason,workarea_id,path}', 4096, true, 'A released version was moved to another workarea.'),
+    ('artifact.simulation-ended', '{verb,from,to,reason}', 4096, true, 'The simulation that made a version is over.')
+  on conflict do nothing;
+  insert into oml.event_type (type, required_keys, max_bytes, reserved, targets, description) values
+    ('artifact.promoted', '{verb,from,to}', 4096, true, '{bronze.events,silver.claims,silver.attachments,bodies}', 'An approved version was released: the one event that queues content for the lake and the object store.')
   on conflict do nothing
 $$;

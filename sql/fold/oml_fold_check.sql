@@ -56,6 +56,8 @@ begin
     join oml.journal f on f.tenant_id = s.tenant_id and f.seq = s.first_seq
     join oml.journal l on l.tenant_id = s.tenant_id and l.seq = s.last_seq
     left join state v on (v.tenant_id, v.entity_type, v.entity_id) = (s.tenant_id, s.entity_type, s.entity_id)
+    union all
+    select a.tenant_id, a.entity_type, a.entity_id, a.content from oml.replayed_admission(chain_id) a
   ),
   folded as (
     select e.tenant_id, e.entity_type, e.entity_id, jsonb_build_object(
@@ -64,6 +66,8 @@ begin
     ) as row
     from oml.entity e
     where chain_id is null or e.tenant_id = chain_id
+    union all
+    select a.tenant_id, a.entity_type, a.entity_id, a.content from oml.folded_admission(chain_id) a
   )
   select
     coalesce(n.name, d.tenant_id::text), d.entity_type, d.entity_id,
@@ -82,4 +86,4 @@ begin
 end
 $$;
 comment on function @extschema@.oml_fold_check(text)
-  is 'Replay a tenant''s journal, or all of them, and compare with oml.entity: each entity that is missing, extra or different, with both sides. Empty when all is well. Needs audit on the tenant, on the provider for all.';
+  is 'Replay a tenant''s journal, or all of them, and compare with the state that is kept: each entity, and each row about a workarea, a submission or a review, that is missing, extra or different, with both sides; and each change of state that the lifecycle does not have. Empty when all is well. Needs audit on the tenant, on the provider for all.';

@@ -11,7 +11,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   item constant oml.batch_item := (
-    1, type, 1, payload, 'none', null, null, append_own_event.caused_by, null, null, null, null, null, null
+    1, type, 1, payload, 'none', null, null, append_own_event.caused_by, null, null, null, null, null, null,
+    null, null, null, null
   );
   answer record;
 begin

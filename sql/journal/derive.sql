@@ -7,7 +7,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   if current_user <> 'oml_kernel' then
-    perform oml.derive_events(a.tenant_id, array_agg(a.seq)) from appended a group by a.tenant_id;
+    perform oml.derive_events(a.tenant_id, array_agg(a.seq)), oml.fold_admission(a.tenant_id, array_agg(a.seq))
+    from appended a group by a.tenant_id;
   end if;
   return null;
 end

@@ -117,7 +117,8 @@ begin
           case when e.idempotency_key is not null then sha256(convert_to(jsonb_build_array(
             c.auth, e.type, e.schema_version, e.payload, e.operation, e.app_version, e.caused_by,
             e.invocation_id, e.entity_type, e.entity_id, e.subject_id
-          )::text, 'UTF8')) end
+          )::text, 'UTF8')) end,
+          null, null, null, null
         )::oml.batch_item as item
       from event e
       left join caller c on c.tenant = e.tenant

@@ -27,7 +27,11 @@ create function oml.seal_batch(
   invocation_ids text[],
   entity_types text[],
   entity_ids text[],
-  subject_ids text[]
+  subject_ids text[],
+  artifact_ids bytea[],
+  artifact_versions bigint[],
+  plaintext_digests bytea[],
+  ciphertext_digests bytea[]
 )
 returns oml.sealed_batch
 language plpython3u
@@ -51,14 +55,16 @@ try:
     sealer = core.seal.sealer(signer, SD['data_directory'], signing_kid)
     time = core.signer.BatchTime(len(types))
     for (kind, version, payload, pii, operation, app_version, caused_by, invocation, entity_type,
-         entity_id, subject) in zip(
+         entity_id, subject, *artifact) in zip(
             types, schema_versions, payloads, pii_classes, operations, app_versions, caused_bys,
-            invocation_ids, entity_types, entity_ids, subject_ids, strict=True):
+            invocation_ids, entity_types, entity_ids, subject_ids, artifact_ids, artifact_versions,
+            plaintext_digests, ciphertext_digests, strict=True):
         if time.is_due(len(hashes)):
             plpy.execute('select')  # raises what interrupts a query: nothing in Python does
         event_id, now, prev, data = sealer.seal(
             deployment_id, tenant_id, seq, prev, kind, version, payload, writer, principal, auth, impersonation,
-            operation, app_version, caused_by, invocation, entity_type, entity_id, subject, pii, synchronous_commit)
+            operation, app_version, caused_by, invocation, entity_type, entity_id, subject, pii, synchronous_commit,
+            None if artifact[0] is None else core.seal.Artifact(*artifact))
         event_ids.append(event_id)
         times.append(now)
         hashes.append(prev)

@@ -32,9 +32,16 @@ begin
   grant select, update on oml.chain_head to oml_kernel;
   grant insert on oml.outbox to oml_kernel;
   grant select, insert, update on oml.entity to oml_kernel;
+  grant select, insert on oml.attachment, oml.derived_from, oml.artifact_event, oml.dek, oml.body, oml.writer_envelope to oml_kernel;
+  grant select, insert, update (path, last_seq) on oml.workarea to oml_kernel;
+  grant select, insert, update (is_member, last_seq) on oml.workarea_member to oml_kernel;
+  grant select, insert, update (workarea_id, state, state_seq, reviewer, reason) on oml.artifact_version to oml_kernel;
+  grant select, insert, update (served_seq) on oml.served to oml_kernel;
+  grant select on oml.key to oml_kernel;
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
   grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;
+  grant select on oml.workarea, oml.workarea_member, oml.artifact_version, oml.attachment, oml.derived_from, oml.served, oml.artifact_event to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
   grant select, insert, update (retired_at) on oml.event_type to oml_fleet;
   grant select, insert, update (kid) on oml.chain_head to oml_fleet;

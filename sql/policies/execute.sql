@@ -9,6 +9,27 @@ to oml_writer;
 grant execute on function @extschema@.oml_entity(text, text, text) to oml_writer, oml_auditor;
 grant execute on function @extschema@.oml_use(text, text, uuid) to oml_writer, oml_reviewer, oml_operator, oml_auditor;
 grant execute on function
+  @extschema@.oml_submit(text, bytea, text, text, text, uuid, text[], text[], text[], bytea[], text, text, text, uuid, text, text),
+  @extschema@.oml_submit_sealed(text, uuid, bigint, uuid, bytea, int, bytea, bytea, bytea, text, text, text, text[], text[], text[], bytea[], bytea[], bytea[], bytea, text, text, text, uuid, text, text),
+  @extschema@.oml_data_key(uuid, text)
+to oml_writer;
+grant execute on function
+  @extschema@.oml_my_submissions(uuid, text, bigint, int), @extschema@.oml_fetch(uuid, bigint, text, text), @extschema@.oml_history(uuid, text, bigint, int)
+to oml_writer, oml_reviewer, oml_operator, oml_auditor;
+grant execute on function
+  @extschema@.oml_review_queue(text, bigint, int), @extschema@.oml_review_serve(uuid, bigint, text),
+  @extschema@.oml_verdict(uuid, text, text, bigint, text, jsonb, boolean, text, text, text)
+to oml_reviewer;
+grant execute on function
+  @extschema@.oml_create_workarea(text, text), @extschema@.oml_move_workarea(text, text, text),
+  @extschema@.oml_add_member(text, text, text), @extschema@.oml_remove_member(text, text, text),
+  @extschema@.oml_promote(uuid, text, bigint, text, text, text, text), @extschema@.oml_demote(uuid, text, bigint, text, text, text, text),
+  @extschema@.oml_reassign(uuid, text, text, bigint, text, text, text, text), @extschema@.oml_end_simulation(uuid, text, bigint, text, text, text, text)
+to oml_operator;
+grant execute on function oml.lifecycle() to oml_writer, oml_reviewer, oml_operator, oml_auditor;
+-- A function that takes a body keeps its statement out of the log when it fails: see oml_submit.
+grant set on parameter log_min_error_statement to oml_kernel;
+grant execute on function
   @extschema@.oml_create_tenant(text),
   @extschema@.oml_grant(name, text, text[], text),
   @extschema@.oml_revoke(name, text, text),
@@ -48,7 +69,7 @@ grant execute on function
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
-  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[])
+  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[]), oml.lifecycle()
 to oml_fleet;
 grant execute on function oml.impersonated(uuid), oml.open_gate_alone() to oml_kernel;
 grant execute on function

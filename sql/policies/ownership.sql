@@ -4,7 +4,7 @@ declare
   member record;
   fleet constant text[] := array[
     'append_provider_event', 'create_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
-    'oml_retire_event_type', 'oml_fold_check',
+    'oml_retire_event_type', 'oml_fold_check', 'folded_admission', 'replayed_admission',
     'issue_key', 'oml_issue_key', 'oml_retire_key', 'oml_keys', 'lock_timeout_until', 'lock_chains', 'begin_rotation', 'lock_provider',
     'operator', 'impersonated', 'require_impersonable', 'oml_impersonate', 'oml_end_impersonation',
     'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end', 'lake_batch',

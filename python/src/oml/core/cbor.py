@@ -48,6 +48,11 @@ def text_string(value: str) -> bytes:
     return head(TEXT, len(raw)) + raw
 
 
+def array(*items: bytes) -> bytes:
+    """Encode an array of items that are encoded already."""
+    return head(ARRAY, len(items)) + b"".join(items)
+
+
 class Reader:
     """A strict cursor over one encoded item. Every method raises MalformedError."""
 

@@ -68,6 +68,15 @@ _PAYLOAD = cbor.text_string("pl")
 _NONE_OF_THEM = (None, None, None, None)
 
 
+class Artifact(NamedTuple):
+    """What an event about a version of an artifact says of it; digests are of 32 bytes, or None."""
+
+    artifact_id: bytes
+    version: int
+    plaintext_digest: bytes | None
+    ciphertext_digest: bytes | None
+
+
 class Sealer:
     """Seals events with one key of one signer."""
 
@@ -99,6 +108,7 @@ class Sealer:
         subject_id: str | None,
         pii_class: str,
         synchronous_commit: str,
+        artifact: Artifact | None = None,
     ) -> tuple[str, int, bytes, bytes]:
         """Encode, sign and hash one event of type ``name``, under a fresh id and the clock's time.
 
@@ -128,13 +138,20 @@ class Sealer:
             cause, under = _item("caused_by", caused_by), _item("impersonation", impersonation)
             call, subject = _item("invocation_id", invocation_id), _item("subject_id", subject_id)
             fields += sum(value != b"" for value in (cause, under, call, subject))
+        which = sealed_as = known_as = numbered = b""
+        if artifact is not None:
+            which = _item("artifact_id", artifact.artifact_id)
+            numbered = _item("artifact_version", artifact.version)
+            known_as = _item("plaintext_digest", artifact.plaintext_digest)
+            sealed_as = _item("ciphertext_digest", artifact.ciphertext_digest)
+            fields += sum(value != b"" for value in (which, numbered, known_as, sealed_as))
         body = payload.encode()
         encoded = b"".join(
             (
                 _head(cbor.MAP, fields), deployment, _SEQ, _uint(seq), _PREV, prev_hash,
-                _TENANT, tenant_id, version, _TIME, _uint(now), may, cause, entity, about,
-                _ID, event_id, under, call, does, _PAYLOAD, _head(cbor.BYTES, len(body)), body, who,
-                subject, what, by,
+                _TENANT, tenant_id, version, which, _TIME, _uint(now), may, cause, sealed_as,
+                entity, about, _ID, event_id, under, call, does, known_as,
+                _PAYLOAD, _head(cbor.BYTES, len(body)), body, who, subject, what, numbered, by,
             )
         )  # fmt: skip
         data = cose.finish(self._start, encoded, self._sign(self._kid, encoded))

@@ -1,0 +1,93 @@
+-- What the client encrypted under oml_data_key(). It is opened once, in memory, to check what the events then say.
+create function @extschema@.oml_submit_sealed(
+  workarea text,
+  artifact uuid,
+  version bigint,
+  dek_id uuid,
+  wrapped_dek bytea,
+  kek_epoch int,
+  ciphertext bytea,
+  plaintext_digest bytea,
+  ciphertext_digest bytea,
+  media_type text,
+  provenance text,
+  tenant text default null,
+  derived_from text[] default '{}',
+  attachment_names text[] default '{}',
+  attachment_types text[] default '{}',
+  attachments bytea[] default '{}',
+  attachment_plaintext_digests bytea[] default '{}',
+  attachment_ciphertext_digests bytea[] default '{}',
+  writer_envelope bytea default null,
+  idempotency_key text default null,
+  operation text default null,
+  app_version text default null,
+  caused_by uuid default null,
+  invocation_id text default null,
+  subject_id text default null
+)
+returns oml.submission_receipt
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  overhead constant int := 41;  -- version byte, nonce and tag: oml.core.body
+  actor record;
+  given oml.submission;
+  checked record;
+  n int := cardinality(attachments) + 1;
+begin
+  actor := oml.caller(tenant, '{submit}', true);
+  perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
+  given.media_types := array[media_type] || attachment_types;
+  given.names := array[''] || attachment_names;
+  given.ciphertexts := array[ciphertext] || attachments;
+  given.plaintext_digests := array[plaintext_digest] || attachment_plaintext_digests;
+  given.ciphertext_digests := array[ciphertext_digest] || attachment_ciphertext_digests;
+  given.bytes := array(select greatest(octet_length(c) - overhead, 0) from unnest(given.ciphertexts) c);
+  perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
+  if artifact is null or version is null or version < 1 or dek_id is null or wrapped_dek is null
+    or kek_epoch is distinct from oml.kek_epoch(actor.tenant_id)
+    or cardinality(given.plaintext_digests) is distinct from n or cardinality(given.ciphertext_digests) is distinct from n
+    or exists (select from unnest(given.plaintext_digests || given.ciphertext_digests) d where octet_length(d) is distinct from 32)
+  then
+    raise exception using
+      errcode = 'OM209', message = 'the sealed submission is not whole',
+      hint = 'Artifact, version, dek_id, wrapped_dek and kek_epoch are as oml_data_key() gave them out; each part has both digests, SHA-256 of 32 bytes.';
+  end if;
+  checked := oml.check_parts(
+    (select s.value from oml.setting s where s.name = 'signer'), uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
+    uuid_send(dek_id), wrapped_dek, given.media_types, given.plaintext_digests, given.ciphertext_digests, given.ciphertexts
+  );
+  if checked.refusal is not null then
+    perform oml.refuse_signing(checked.refusal);
+  end if;
+  given.workarea := workarea;
+  given.artifact_id := artifact;
+  given.version := version;
+  given.provenance := provenance;
+  given.derived_from := coalesce(derived_from, '{}');
+  given.dek_id := dek_id;
+  given.kek_epoch := kek_epoch;
+  given.wrapped := wrapped_dek;
+  given.sealed_by := 'client';
+  given.writer_envelope := writer_envelope;
+  given.operation := operation;
+  given.app_version := app_version;
+  given.caused_by := caused_by;
+  given.invocation_id := invocation_id;
+  given.subject_id := subject_id;
+  given.idempotency_key := idempotency_key;
+  if idempotency_key is not null then
+    given.request_digest := oml.submission_digest(
+      actor.auth, workarea, artifact, provenance, given.media_types, given.names,
+      given.plaintext_digests || array[dek_id::text::bytea], given.derived_from, operation, app_version, caused_by, invocation_id, subject_id
+    );
+  end if;
+  return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);
+end
+$$;
+comment on function @extschema@.oml_submit_sealed(text, uuid, bigint, uuid, bytea, int, bytea, bytea, bytea, text, text, text, text[], text[], text[], bytea[], bytea[], bytea[], bytea, text, text, text, uuid, text, text)
+  is 'Submit what the client encrypted under the key of oml_data_key(), and perhaps signed with its own writer key. As oml_submit otherwise.';
