@@ -12,6 +12,10 @@ class Attachment(NamedTuple):
     media_type: str
     content: bytes
 
+    def __repr__(self) -> str:
+        """Return what may be shown or logged: not the content."""
+        return f"Attachment({self.name!r}, {self.media_type!r}, {len(self.content)} bytes)"
+
 
 class Submission(NamedTuple):
     """The receipt of a submission: where its event stands, and both digests of its body."""
