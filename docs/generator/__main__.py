@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 from oml.dev import up as dev
 from oml.errors import OmlError
 
-from . import benchmarks, cli, delta_tables, errors, event_catalog, postgres_schema
+from . import benchmarks, cli, delta_tables, errors, event_catalog, lifecycle, postgres_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -66,6 +66,7 @@ def build() -> dict[str, str]:
             "delta-tables.md": delta_tables.build(),
             "errors.md": errors.build(ROOT),
             "event-catalog.md": event_catalog.build(connection),
+            "lifecycle.md": lifecycle.build(connection),
             "postgres-schema.md": postgres_schema.build(connection),
         }
 

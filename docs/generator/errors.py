@@ -43,6 +43,26 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The signer is too slow.",
         ("the signer at … did not answer", "… of … events were signed within"),
     ),
+    "OM194": (
+        "A media type is missing or not well formed.",
+        ("a part has no media type", "… is no media type"),
+    ),
+    "OM200": (
+        "A client encrypted something else than it says.",
+        ("… has another ciphertext digest", "… does not decrypt to a plaintext"),
+    ),
+    "OM205": (
+        "Simulation cannot be taken off.",
+        ("%s is simulated, and what is made", "%s/%s is simulated, and its next"),
+    ),
+    "OM212": (
+        "The reason is missing.",
+        ("%s needs a reason", "reject needs a reason"),
+    ),
+    "OM220": (
+        "The author reviews nothing of its own.",
+        ("principal %L is the author",),
+    ),
     "OM134": (
         "An impersonation is not as it must be.",
         ("an impersonation needs a reason", "an impersonation of %s"),

@@ -1,6 +1,5 @@
 -- Submissions: from the author's hands through review to release, and what is refused on the way.
 begin;
-\ir shared/refused.sql
 select * from no_plan();
 
 create role ann login in role oml_writer;
@@ -43,15 +42,17 @@ select is(convert_from(content, 'UTF8'), 'The canary sings.', 'the author reads 
 select is(state, 'held', 'it is held') from oml_my_submissions();
 reset session authorization;
 set session authorization ben;
-select refused(format('select * from oml_fetch(%L)', :'sub_artifact_id'), 'OM226', 'a colleague does not read what is held');
+select throws_ok(format('select * from oml_fetch(%L)', :'sub_artifact_id'), 'OM226', null, 'a colleague does not read what is held');
 reset session authorization;
 set session authorization rita;
 select is((select count(*) from oml_review_queue()), 1::bigint, 'it waits for review');
-select refused(format('select oml_verdict(%L, %L)', :'sub_artifact_id', 'approve'), 'OM221', 'no verdict without serve');
-select results_eq(format('select part, convert_from(content, %L) from oml_review_serve(%L)', 'UTF8', :'sub_artifact_id'),
-  $$ values (0, 'The canary sings.'), (1, '# Notes') $$, 'it is served with its attachment');
+select throws_ok(format('select oml_verdict(%L, %L)', :'sub_artifact_id', 'approve'), 'OM221', null, 'no verdict without serve');
+select results_eq(
+  format('select part, content from oml_review_serve(%L)', :'sub_artifact_id'),
+  $$ values (0, 'The canary sings.'::bytea), (1, '# Notes') $$, 'it is served with its attachment'
+);
 select lives_ok(format('select oml_verdict(%L, %L, %L)', :'sub_artifact_id', 'approve', 'sound'), 'and approved');
-select refused(format('select oml_verdict(%L, %L)', :'sub_artifact_id', 'approve'), 'OM216', 'once');
+select throws_ok(format('select oml_verdict(%L, %L)', :'sub_artifact_id', 'approve'), 'OM216', null, 'once');
 reset session authorization;
 set session authorization olga;
 select lives_ok(format('select oml_promote(%L)', :'sub_artifact_id'), 'and promoted');
