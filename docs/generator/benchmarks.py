@@ -37,11 +37,11 @@ def build(root: Path) -> str:
     return page(
         "Benchmarks",
         f"Each figure is a ratio of two ways to do one thing, [measured]({_METHOD}) by turns on one"
-        " machine: the median of its pairs. *pairs* are the lowest and the highest of them; *busy before*"
-        " is how many processors others kept busy when it began, where that was looked at. What is"
-        " **short** of what was required of it is said to be, and why, in"
-        " [Speed](../explanation/speed.md). A figure is of the commit beside it, or the day. Run them on"
-        " your machine; the absolute rates are in `bench/results`.",
+        " machine: the median of its pairs. *pairs* are the lowest and the highest of them; *busy"
+        " before* is how many processors others kept busy when it began, where that was looked at."
+        " What is **short** of what was required of it is said to be, and why, in"
+        " [Speed](../explanation/speed.md). A figure is of the commit beside it, or the day."
+        " Run them on your machine; the absolute rates are in `bench/results`.",
         table(columns, rows),
     )
 
