@@ -108,7 +108,7 @@ def first_and_warm(dsn: str) -> tuple[common.Pair, dict[str, float]]:
     connects, firsts, warms = [], [], []
     for _ in range(FRESH):
         started = time.perf_counter()
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
             connection.execute("select 1")
             connects.append(time.perf_counter() - started)
             took = []

@@ -48,6 +48,7 @@ MOST_MB = 400
 AGAINST = {
     "drain_vs_dlt": "dlt",
     "drain_vs_write_deltalake": "plain",
+    "drain_vs_dlt_with_connectorx": "dlt_connectorx",
     "drain_vs_dlt_with_adbc": "dlt_adbc",
     "drain_vs_write_deltalake_by_batches": "plain_batches",
 }
@@ -56,6 +57,7 @@ DLT = [
     "dlt[deltalake,sql-database]==1.31.0",
     "SQLAlchemy==2.1.9",
     "psycopg2-binary==2.9.13",
+    "connectorx==0.4.5",
     *(f"{name}=={version(name)}" for name in ("deltalake", "pyarrow", "adbc-driver-postgresql")),
 ]
 VIEW = "bronze_rows"

@@ -136,15 +136,21 @@ def copy(cluster: Cluster) -> None:
 @contextmanager
 def past_guards(connection: Connection, table: str) -> Iterator[None]:
     """Disable a table's triggers, and put them back as they were."""
-    triggers = connection.execute(
-        "select tgname from pg_trigger where tgrelid = %s::regclass and not tgisinternal", (table,)
-    ).fetchall()
+    look = (
+        "select tgname, tgenabled::text from pg_trigger"
+        " where tgrelid = %s::regclass and not tgisinternal order by tgname"
+    )
+    triggers = connection.execute(look, (table,)).fetchall()
     name = sql.Identifier(*table.split("."))
     connection.execute(sql.SQL("alter table {} disable trigger user").format(name))
     yield
-    for (trigger,) in triggers:
-        enable = sql.SQL("alter table {} enable always trigger {}")
-        connection.execute(enable.format(name, sql.Identifier(trigger)))
+    for trigger, state in triggers:
+        if state != "D":
+            enable = sql.SQL("alter table {} enable {} trigger {}")
+            how = sql.SQL({"A": "always", "R": "replica", "O": ""}[state])
+            connection.execute(enable.format(name, how, sql.Identifier(trigger)))
+    if connection.execute(look, (table,)).fetchall() != triggers:
+        raise RuntimeError(f"the triggers of {table} are not what they were: {triggers}")
 
 
 def load(connection: Connection, events: int, entities: int, after: int = 0) -> None:

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from oml.dev.cluster import Cluster, Setting
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = 5
-LOAD_BEFORE = os.getloadavg()
+_LOOK_S = 3
 
 _TPS = re.compile(
     r"^tps = ([0-9.]+) \((?:without initial connection time|including reconnection times)\)$",
@@ -139,8 +140,11 @@ def pairs(a: Callable[[], float], b: Callable[[], float], n: int = PAIRS) -> lis
 def rounds(ways: Mapping[str, Callable[[], float]], n: int = PAIRS) -> dict[str, list[float]]:
     """Run several ways by turns, ``n`` times each, every other round in reverse order.
 
-    Return what each reached, round by round. This is ``pairs`` for more than two ways.
+    Return what each reached, round by round. This is ``pairs`` for more than two ways, and as there
+    each is run once before, uncounted.
     """
+    for way in ways.values():
+        way()
     found: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(n):
         for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
@@ -228,11 +232,37 @@ def machine() -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
-        "load_before": [round(load, 2) for load in LOAD_BEFORE],  # of others
+        "busy_before": BUSY_BEFORE,
+        "commit": _commit(),
         "load": [round(load, 2) for load in os.getloadavg()],
         "cpu": _cpu(),
         "python": platform.python_version(),
     }
+
+
+def _busy(seconds: float) -> float:
+    """Return how many processors were busy on average, with others' work, for so long."""
+
+    def spent() -> float:
+        # proc(5): user, nice, system, idle, iowait, irq, softirq, in ticks of all processors
+        ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
+        return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+    before = spent()
+    time.sleep(seconds)
+    return round((spent() - before) / seconds, 2)
+
+
+def _commit() -> str | None:
+    """Return the commit that is measured, with a + where files differ from it."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or None
+
+
+BUSY_BEFORE = _busy(_LOOK_S)
 
 
 def _cpu() -> str:

@@ -103,6 +103,25 @@ def _dlt(facts: dict[str, Any]) -> Any:
     return dlt
 
 
+def dlt_connectorx(facts: dict[str, Any]) -> Work:
+    """dlt's sql_table with its backend connectorx, as a stream of Arrow: its own fastest way."""
+    _ = _dlt(facts)
+    from dlt.sources.sql_database import sql_table
+
+    socket = facts["socket"].replace("/", "%2F")
+    resource = sql_table(
+        credentials=f"postgresql+psycopg2://{facts['user']}@/oml?host={facts['socket']}",
+        schema="public",
+        table=facts["view"],
+        backend="connectorx",
+        backend_kwargs={
+            "conn": f"postgresql://{facts['user']}@{socket}/oml",
+            "return_type": "arrow_stream",
+        },
+    )
+    return _run(facts, resource)
+
+
 def _run(facts: dict[str, Any], resource: Any) -> Work:
     import dlt
 

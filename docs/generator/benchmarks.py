@@ -22,25 +22,36 @@ def build(root: Path) -> str:
                     code(f"make bench-{path.stem}"),
                     code(key),
                     f"{result[key]:.4g}",
-                    _required(details),
-                    f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "",
+                    _required(details, result[key]),
+                    f"{min(ratios):.2g} to {max(ratios):.2g}" if ratios else "",
+                    machine.get("busy_before"),
                     f"{machine['cores']} x {machine['cpu']}",
                     machine["at"][:10],
+                    code(machine.get("commit")),
                 )
             )
-    columns = ("benchmark", "key", "figure", "required", "pairs", "cores", "day")
+    columns = (
+        *("benchmark", "key", "figure", "required", "pairs", "busy before"),
+        *("cores", "day", "commit"),
+    )
     return page(
         "Benchmarks",
         f"Each figure is a ratio of two ways to do one thing, [measured]({_METHOD}) by turns on one"
-        " machine: the median of its pairs. *pairs* are the lowest and the highest of them, so they"
-        " show how much else the machine did. Run them on yours; the absolute rates are in"
-        " `bench/results`.",
+        " machine: the median of its pairs. *pairs* are the lowest and the highest of them; *busy"
+        " before* is how many processors others kept busy when it began, where that was looked at."
+        " What is **short** of what was required of it is said to be, and why, in"
+        " [Speed](../explanation/speed.md). A figure is of the commit beside it, or the day."
+        " Run them on your machine; the absolute rates are in `bench/results`.",
         table(columns, rows),
     )
 
 
-def _required(details: dict[str, Any]) -> str:
-    for name, words in (("at_least", "at least"), ("at_most", "at most")):
-        if details.get(name) is not None:
-            return f"{words} {details[name]:g}"
-    return ""
+def _required(details: dict[str, Any], value: float) -> str:
+    least, most = details.get("at_least"), details.get("at_most")
+    if least is not None:
+        words, is_short = f"at least {least:g}", value < least
+    elif most is not None:
+        words, is_short = f"at most {most:g}", value > most
+    else:
+        return ""
+    return f"{words}: **short**" if is_short else words

@@ -1,6 +1,6 @@
 -- The Python step of the database's own check: of each chain the last event and its link to the one
 -- before, found by the primary key, so that it costs the same however long the chains are. Of the outbox
--- the last thousand rows, read first: the journal has them too, since both are written in one statement.
+-- the last thousand rows, read first: the journal has them too, since both are written in one transaction.
 create function oml.fork_faults(deployment_id text)
 returns table (tenant text, seq bigint, class text, reason text)
 language plpython3u

@@ -29,7 +29,7 @@ begin
     with requested as (
       select i as item, i.n, i.idempotency_key, i.request_digest, j.seq,
         row_number() over same_key as nth,
-        coalesce(j.request_digest, first_value(i.request_digest) over same_key) as first_digest
+        case when j.seq is null then first_value(i.request_digest) over same_key else j.request_digest end as first_digest
       from unnest(items) i
       left join oml.journal j
         on j.tenant_id = append_events.tenant_id
@@ -40,7 +40,7 @@ begin
     select
       array_agg(r.item order by r.n) filter (where r.idempotency_key is null or (r.nth = 1 and r.seq is null)) as fresh,
       array_agg(r.item order by r.n) filter (where r.idempotency_key is not null and (r.nth > 1 or r.seq is not null)) as answered,
-      min(r.n) filter (where r.request_digest <> r.first_digest) as n
+      min(r.n) filter (where r.idempotency_key is not null and r.request_digest is distinct from r.first_digest) as n
     into request
     from requested r;
     if request.n is not null then

@@ -1,5 +1,5 @@
 -- For whoever but the kernel inserts into the journal: its oml_append and append_events see to what their
--- events imply by themselves. So no path writes an event without its outbox rows and its entity's state.
+-- events imply by themselves. Only who acts as oml_kernel, which takes a superuser, gets around that.
 create function oml.derive()
 returns trigger
 language plpgsql

@@ -192,6 +192,9 @@ begin
   foreach target in array targets loop
     insert into oml.outbox (seq, tenant_id, chain_seq, target)
     values (nextval('oml.outbox_seq'), tenant_id, chain.seq + 1, target);
+    if not found then
+      perform oml.refuse_unstored();
+    end if;
   end loop;
   if entity_id is not null then
     foreach key in array state_keys loop
@@ -208,6 +211,9 @@ begin
     on conflict on constraint entity_pkey do update set
       last_seq = excluded.last_seq, last_event_id = excluded.last_event_id, last_type = excluded.last_type,
       event_count = e.event_count + 1, last_at = excluded.last_at, state = e.state || excluded.state;
+    if not found then
+      perform oml.refuse_unstored();
+    end if;
   end if;
   return (tenant_id, chain.seq + 1, sealed.event_id, sealed.hash)::oml.receipt;
 end

@@ -1,4 +1,5 @@
--- Says that the journal did not take an event: only somebody else's trigger before the insert could see to that.
+-- Says that a table did not take an event or what follows from it: only somebody else's trigger before the insert
+-- could see to that.
 create function oml.refuse_unstored()
 returns void
 language plpgsql
@@ -8,7 +9,7 @@ as $$
 begin
   raise exception using
     errcode = 'OM043',
-    message = 'the journal did not store what was appended',
-    hint = 'A trigger on oml.journal that is not ours swallows rows. Remove it: \d oml.journal names them.';
+    message = 'what was appended was not stored whole',
+    hint = 'A trigger that is not ours swallows rows of oml.journal, oml.outbox or oml.entity. Remove it: \d names the triggers of a table.';
 end
 $$;

@@ -316,20 +316,58 @@ def test_a_transaction_sees_its_own_appends(acme: System, level: IsolationLevel)
     expect_chain(acme, "acme", [0, 1, 2])
 
 
-def test_an_event_that_was_not_stored_has_no_receipt(acme: System) -> None:
+@pytest.mark.parametrize(
+    ("table", "which"),
+    [
+        ("journal", "new.type = 'job.done' and new.payload->>'number' = '2'"),
+        ("outbox", "new.chain_seq % 2 = 1"),
+        ("outbox", "new.target = 'gold.jobs'"),
+        ("entity", "new.entity_id = '2'"),
+    ],
+)
+def test_an_event_that_was_not_stored_whole_has_no_receipt(
+    acme: System, table: str, which: str
+) -> None:
     acme.superuser.execute(
         "create function skip() returns trigger language plpgsql as 'begin return null; end';"
-        " create trigger skip before insert on oml.journal for each row"
-        " when (new.type = 'job.done' and new.payload->>'number' = '2') execute function skip()"
+        f" create trigger skip before insert on oml.{table} for each row"
+        f" when ({which}) execute function skip();"
+        "insert into oml.event_type (type, targets)"
+        " values ('job.sold', '{bronze.events,gold.jobs}')".encode()
     )
     app = acme.connect("app")
-    for verb in (append, append_batch):
-        with pytest.raises(psycopg.Error, match="the journal did not store"):
-            verb(app, 2)
-    events = [{"type": "job.done", "payload": {"number": n}, "tenant": "acme"} for n in (1, 2, 3)]
-    with pytest.raises(psycopg.Error, match="the journal did not store"):
+    about = "tenant => 'acme', entity_type => 'job', entity_id"
+    lost = "job.sold" if "gold" in which else "job.done"
+    if "chain_seq" in which:
+        append(app, 1)  # event 2: the next one's row in the outbox is swallowed
+    with pytest.raises(psycopg.Error, match="was not stored whole"):
+        app.execute(f"select oml_append(%s, '{{\"number\": 2}}', {about} => '2')".encode(), (lost,))
+    events = [
+        {
+            "type": lost, "payload": {"number": n}, "tenant": "acme", "entity_type": "job",
+            "entity_id": str(n),
+        }
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    with pytest.raises(psycopg.Error, match="was not stored whole"):
         app.execute("select oml_append_batch(%s)", (Jsonb(events),))
-    expect_chain(acme, "acme", [])
+    expect_chain(acme, "acme", [1] if "chain_seq" in which else [])
+    assert acme.superuser.execute("select * from oml_fold_check()").fetchall() == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_key_whose_row_has_no_digest_is_refused(acme: System, verb: Verb) -> None:
+    """A superuser alone can leave such a row: it is nobody's request."""
+    app = acme.connect("app")
+    append(app, 1, "k")
+    acme.superuser.execute(
+        "alter table oml.journal disable trigger guard_rows;"
+        "update oml.journal set request_digest = null where idempotency_key = 'k';"
+        "alter table oml.journal enable always trigger guard_rows"
+    )
+    with pytest.raises(psycopg.Error) as caught:
+        verb(app, 2, "k")
+    assert caught.value.sqlstate == "OM014"
 
 
 # --- behind the lock -------------------------------------------------------------------------

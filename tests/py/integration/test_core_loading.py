@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -304,6 +305,28 @@ def test_what_another_function_replaces_in_the_same_backend_does_not_reach_the_s
     for connection in (superuser, system.connect("postgres")):
         verdict = connection.execute("select ok, events from oml_verify_chain('acme')").fetchone()
         assert verdict == (True, 3)
+
+
+def test_a_fresh_backend_loads_python_before_it_waits_for_its_chain(acme: System) -> None:
+    """Whoever waits behind it waits for its append, and not for its imports."""
+    holder = acme.connect("postgres", autocommit=False)
+    holder.execute("select from oml.chain_head for update")
+    with (
+        acme.connect("app") as app,
+        psycopg.connect(acme.dsn("postgres"), autocommit=True) as superuser,
+        ThreadPoolExecutor(1) as other,
+    ):
+        pid = app.info.backend_pid
+        appended = other.submit(app.execute, APPEND)
+        try:
+            while not superuser.execute(
+                "select true from pg_locks where pid = %s and not granted", (pid,)
+            ).fetchone():
+                assert not appended.done(), appended.result()
+            assert "_sodium" in Path(f"/proc/{pid}/maps").read_text()
+        finally:
+            holder.rollback()
+        assert appended.result().fetchone() is not None
 
 
 @pytest.mark.parametrize("name", ["oml.core_dir", "oml.signer", "oml.key", "plpython3u.path"])
