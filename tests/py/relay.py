@@ -1,5 +1,6 @@
 """A relay before a server's socket, which can cut a connection at one point of the talk."""
 
+import contextlib
 import select
 import shutil
 import socket
@@ -7,7 +8,7 @@ import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -50,7 +51,8 @@ class Relay:
     @property
     def dsn(self) -> str:
         """The connection string of the same database through the relay."""
-        return make_conninfo(**self._server | {"host": str(self._directory), "port": _PORT})
+        here: dict[str, Any] = {"host": str(self._directory), "port": _PORT}
+        return make_conninfo(**self._server | here)
 
     def cut(self, marker: bytes, when: When, *, passing: int = 0) -> None:
         """Cut the connection on which a client next sends something with ``marker`` in it.
@@ -114,8 +116,6 @@ def _await_answer(server: socket.socket) -> None:
 
 
 def _end(end: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     end.close()
