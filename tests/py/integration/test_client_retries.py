@@ -174,6 +174,25 @@ def test_a_call_without_retries_says_that_it_should_be_run_again(stage: Stage) -
     assert errors[0].sqlstate == "40001" and errors[0].retryable
 
 
+def test_a_signer_that_is_away_is_waited_for(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def sign_with(signer: str) -> None:
+        superuser = stage.system.superuser
+        superuser.execute("alter table oml.setting disable trigger guard_rows")
+        superuser.execute("update oml.setting set value = %s where name = 'signer'", (signer,))
+        superuser.execute("alter table oml.setting enable always trigger guard_rows")
+
+    caplog.set_level(logging.INFO, "oml.driver")
+    patient = Retry(attempts=1000, total_s=60, first_wait_s=0.01, longest_wait_s=0.05)
+    author = stage.client(retry=patient)
+    sign_with("unix:/tmp/oml-nobody-is-here")
+    running = Running(lambda: author.submit(AREA, BODY, "text/plain", "observed", encrypt="client"))
+    until(lambda: any("OM090" in record.getMessage() for record in caplog.records))
+    sign_with(f"file:{stage.system.key_file}")
+    assert running.end().version == 1 and stage.count("submission.submit") == 1
+
+
 def test_a_refusal_is_not_tried_again(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "oml.driver")
     author = stage.client()

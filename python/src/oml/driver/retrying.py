@@ -11,7 +11,7 @@ from oml.errors import DatabaseError, NotAcknowledged, OmlError, UsageError, fro
 
 log = logging.getLogger("oml.driver")
 
-_SIGNER_AWAY = ("OM090", "OM092")
+_SIGNER_AWAY = {"OM090", "OM092"}
 # Without an SQLSTATE they are psycopg's own: no server has seen what was wrong.
 _OURS = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)
 
