@@ -68,7 +68,7 @@ begin
   if idempotency_key is not null then
     given.request_digest := oml.submission_digest(
       actor.auth, workarea, artifact, provenance, given.media_types, given.names, given.plaintext_digests,
-      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id, given.sealed_by, null
+      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id
     );
   end if;
   return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);

@@ -4,7 +4,7 @@
 create function oml.submission_digest(
   auth text, workarea text, artifact uuid, provenance text, media_types text[], names text[], plaintext_digests bytea[],
   derived_from text[], operation text, app_version text, caused_by uuid, invocation_id text, subject_id text,
-  sealed_by text, signed_by bytea
+  sealed_by text default 'server', signed_by bytea default null
 )
 returns bytea
 language sql

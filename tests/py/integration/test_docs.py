@@ -123,9 +123,8 @@ def test_every_sql_name_exists(system: System) -> None:
         public = set(re.findall(r"(?<![\w/.-])oml_\w+", code))
         assert public <= functions | roles, f"{_name(page)}: {public - functions - roles}"
         for name in set(re.findall(r"(?<![\w/-])oml\.(\w+)", code)) - NO_OBJECTS:
-            known = name in functions | relations or hasattr(oml, name)
-            known = known or importlib.util.find_spec(f"oml.{name}")
-            assert known, f"{_name(page)} names oml.{name}"
+            known = name in functions | relations or importlib.util.find_spec(f"oml.{name}")
+            assert known or hasattr(oml, name), f"{_name(page)} names oml.{name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -180,10 +180,9 @@ class Client:
         That it was served is an event; where a first answer was lost there are two. ``examine``
         scans in place of the driver's own scan. Without a scan the report is None.
         """
+        look = (examine or default_examine()) if scan else None
         served = self._run(self._calls.review(artifact, version))
-        if scan:
-            served = served._replace(report=(examine or default_examine())(served.parts))
-        return served
+        return served if look is None else served._replace(report=look(served.parts))
 
     def verdict(
         self,

@@ -190,11 +190,11 @@ class AsyncClient:
         That it was served is an event; where a first answer was lost there are two. ``examine``
         scans in place of the driver's own scan. Without a scan the report is None.
         """
+        look = (examine or default_examine()) if scan else None
         served = await self._run(self._calls.review(artifact, version))
-        if scan:
-            report = await asyncio.to_thread(examine or default_examine(), served.parts)
-            served = served._replace(report=report)
-        return served
+        if look is None:
+            return served
+        return served._replace(report=await asyncio.to_thread(look, served.parts))
 
     async def verdict(
         self,
