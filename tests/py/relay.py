@@ -6,6 +6,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -27,6 +28,7 @@ class Relay:
         self._marker: bytes | None = None
         self._when: When = "before"
         self._passed = 0
+        self._meanwhile: Callable[[], Any] = lambda: None
         self._ends: list[socket.socket] = []
         self.cuts = 0
 
@@ -54,12 +56,21 @@ class Relay:
         here: dict[str, Any] = {"host": str(self._directory), "port": _PORT}
         return make_conninfo(**self._server | here)
 
-    def cut(self, marker: bytes, when: When, *, passing: int = 0) -> None:
+    def cut(
+        self,
+        marker: bytes,
+        when: When,
+        *,
+        passing: int = 0,
+        meanwhile: Callable[[], Any] = lambda: None,
+    ) -> None:
         """Cut the connection on which a client next sends something with ``marker`` in it.
 
         Before the server has it, or after it has answered, of which the client hears nothing.
-        ``passing`` such messages are let through first.
+        ``passing`` such messages are let through first. ``meanwhile`` is called before the client
+        notices.
         """
+        self._meanwhile = meanwhile
         self._when, self._passed, self._marker = when, passing, marker
 
     def _accept(self) -> None:
@@ -87,6 +98,7 @@ class Relay:
                             server.sendall(data)
                             _await_answer(server)
                         self.cuts += 1
+                        self._meanwhile()
                         return
                     else:
                         server.sendall(data)

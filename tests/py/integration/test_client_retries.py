@@ -174,6 +174,29 @@ def test_a_call_without_retries_says_that_it_should_be_run_again(stage: Stage) -
     assert errors[0].sqlstate == "40001" and errors[0].retryable
 
 
+def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_happened(
+    stage: Stage, relay: Relay
+) -> None:
+    author = stage.client(dsn=relay.dsn)
+    made = author.submit(AREA, BODY, "text/plain", "observed")
+
+    def revoke() -> None:
+        stage.system.superuser.execute("select oml_revoke('app', 'acme')")
+
+    relay.cut(b"COMMIT", "after", meanwhile=revoke)
+    with pytest.raises(NotAcknowledged) as caught:
+        author.append("note.added", {})
+    assert caught.value.sqlstate == "OM001" and "lost during COMMIT" in caught.value.message
+    assert relay.cuts == 1 and stage.count("note.added") == 1, "it did happen"
+    assert refused(lambda: author.append("note.added", {})) == "OM001"
+
+    stage.system.bind("app", "acme", ("append", "submit"))
+    relay.cut(b"COMMIT", "after", meanwhile=revoke)
+    with pytest.raises(DatabaseError) as read:
+        author.fetch(made.artifact_id)
+    assert not isinstance(read.value, NotAcknowledged) and relay.cuts == 2
+
+
 def test_a_signer_that_is_away_is_waited_for(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,7 @@ from oml.driver.calls import Calls
 from oml.driver.client import Client
 from oml.driver.client_async import AsyncClient, connect_async
 from oml.driver.events import Event
-from oml.driver.retrying import Retry, mends, refusal
+from oml.driver.retrying import Retry, judged, mends, refusal
 from oml.driver.sealing import Content, DataKey, Sealing, Writer
 from oml.errors import DatabaseError, NotAcknowledged, UsageError
 
@@ -93,13 +93,26 @@ def test_retries_end() -> None:
 
     retry = Retry(attempts=4, first_wait_s=0.001, longest_wait_s=0.002)
     with pytest.raises(DatabaseError):
-        tenacity.Retrying(**retry.options(task))(fail)
+        tenacity.Retrying(**retry.options(task, []))(fail)
     assert len(tried) == 4
     # The next attempt would begin after the time is up.
     impatient = Retry(attempts=4, total_s=1e-9)
     with pytest.raises(DatabaseError):
-        tenacity.Retrying(**impatient.options(task))(fail)
+        tenacity.Retrying(**impatient.options(task, []))(fail)
     assert len(tried) == 5
+
+
+def test_what_may_have_happened_is_not_forgotten_when_a_later_attempt_is_refused() -> None:
+    calls = Calls(None, None, keyed=True)
+    writing, reading = calls.append("note.added", {}, {}), calls.fetch(uuid4(), None, None)
+    lost = NotAcknowledged(None, "lost during COMMIT")
+    refused = DatabaseError("OM001", "bound to no tenant")
+    open_ = judged(refused, [lost], writing)
+    assert isinstance(open_, NotAcknowledged) and open_.sqlstate == "OM001"
+    assert "lost during COMMIT" in open_.message and "bound to no tenant" in open_.message
+    assert judged(refused, [], writing) is refused
+    assert judged(refused, [lost], reading) is refused, "nothing is left behind by a read"
+    assert judged(lost, [lost], writing) is lost
 
 
 def test_a_key_is_made_once_for_each_call_and_each_event() -> None:

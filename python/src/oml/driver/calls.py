@@ -73,19 +73,24 @@ class Task(Protocol[T_co]):
     def repeatable(self) -> bool:
         """See oml.driver.retrying.mends."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether it leaves something behind."""
+
     def steps(self) -> Generator["Call[Any]", Any, T_co]:
         """Yield each call, take its answer, and return what came of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call(Generic[T]):
-    """A call of one SQL function. ``repeatable`` is as oml.driver.retrying.mends has it."""
+    """A call of one SQL function. ``repeatable`` and ``writes`` are as Task has them."""
 
     name: str
     query: sql.Composed = field(repr=False)
     parameters: Sequence[Any] = field(repr=False)
     read: Callable[[Rows], T] = field(repr=False)
     repeatable: bool = True
+    writes: bool = True
 
     def steps(self) -> Generator["Call[Any]", Any, T]:
         """See Task: it is the only one."""
@@ -184,14 +189,18 @@ class Calls:
             return _call("oml_submit_sealed", _one(Submission), first | sealed.arguments, said)
 
         key = _call(
-            "oml_data_key", _one(DataKey), {}, {"artifact": artifact, "tenant": self._tenant}
+            "oml_data_key",
+            _one(DataKey),
+            {},
+            {"artifact": artifact, "tenant": self._tenant},
+            writes=False,
         )
         return Sealing(key, submit, body, media_type, attachments, self._writer)
 
     def fetch(self, artifact: UUID, version: int | None, attachment: str | None) -> Task[Fetched]:
         """oml_fetch"""
         said = {"version": version, "attachment": attachment, "tenant": self._tenant}
-        return _call("oml_fetch", _one(Fetched), {"artifact": artifact}, said)
+        return _call("oml_fetch", _one(Fetched), {"artifact": artifact}, said, writes=False)
 
     def review(self, artifact: UUID, version: int | None) -> Task[Served]:
         """oml_review_serve. Tried again it serves again, which is another event and as true."""
@@ -247,7 +256,7 @@ class Calls:
 
         def page(after: int | None) -> Call[list[Queued]]:
             said = {"tenant": self._tenant, "after_seq": after, "max_rows": rows}
-            return _call("oml_review_queue", _each(Queued), {}, said)
+            return _call("oml_review_queue", _each(Queued), {}, said, writes=False)
 
         return _paged(rows, page, lambda queued: queued.submitted_seq)
 
@@ -257,7 +266,7 @@ class Calls:
         def page(before: int | None) -> Call[list[OwnSubmission]]:
             said: dict[str, Any] = {"tenant": self._tenant, "before_seq": before, "max_rows": rows}
             said["artifact"] = artifact
-            return _call("oml_my_submissions", _each(OwnSubmission), {}, said)
+            return _call("oml_my_submissions", _each(OwnSubmission), {}, said, writes=False)
 
         return _paged(rows, page, lambda own: own.submitted_seq)
 
@@ -266,7 +275,9 @@ class Calls:
 
         def page(after: int | None) -> Call[list[ArtifactEvent]]:
             said = {"tenant": self._tenant, "after_seq": after, "max_rows": rows}
-            return _call("oml_history", _each(ArtifactEvent), {"artifact": artifact}, said)
+            return _call(
+                "oml_history", _each(ArtifactEvent), {"artifact": artifact}, said, writes=False
+            )
 
         return _paged(rows, page, lambda event: event.seq)
 
@@ -318,6 +329,7 @@ def _call(
     said: Mapping[str, Any] | None = None,
     *,
     repeatable: bool = True,
+    writes: bool = True,
 ) -> Call[T]:
     """Call a function with its required arguments, and with the others that have a value."""
     given = {**required, **{n: v for n, v in (said or {}).items() if v is not None}}
@@ -328,7 +340,7 @@ def _call(
             for name, value in given.items()
         ),
     )
-    return Call(function, query, tuple(given.values()), read, repeatable)
+    return Call(function, query, tuple(given.values()), read, repeatable, writes)
 
 
 def _format(value: Any) -> PyFormat:

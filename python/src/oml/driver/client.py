@@ -27,7 +27,7 @@ from oml.driver.artifacts import (
 from oml.driver.calls import Call, Claims, ContentClaims, EventClaims, Paged, Source, T, Task
 from oml.driver.commit import Connection, acknowledged, answer
 from oml.driver.events import Event, Receipt
-from oml.driver.retrying import Retry
+from oml.driver.retrying import Retry, judged
 from oml.driver.sealing import Content
 from oml.driver.session import (
     Examine,
@@ -37,7 +37,7 @@ from oml.driver.session import (
     require_transaction,
     usable,
 )
-from oml.errors import OmlError
+from oml.errors import DatabaseError, NotAcknowledged, OmlError
 
 
 def connect(
@@ -268,8 +268,13 @@ class Client:
         require_open(self._closed)
         if self._session.joined:
             return self._attempt(task)
-        retrying = tenacity.Retrying(**self._session.retry.options(task))
-        return retrying(lambda: self._attempt(task))
+        lost: list[NotAcknowledged] = []
+        retrying = tenacity.Retrying(**self._session.retry.options(task, lost))
+        try:
+            return retrying(lambda: self._attempt(task))
+        except DatabaseError as error:
+            failure = judged(error, lost, task)
+        raise failure
 
     def _attempt(self, task: Task[T]) -> T:
         """Make the task's calls, one after another; what one raises is the task's to see."""

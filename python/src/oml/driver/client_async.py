@@ -31,7 +31,7 @@ from oml.driver.artifacts import (
 from oml.driver.calls import Call, Claims, ContentClaims, EventClaims, Paged, Source, T, Task
 from oml.driver.commit_async import Connection, acknowledged, answer
 from oml.driver.events import Event, Receipt
-from oml.driver.retrying import Retry
+from oml.driver.retrying import Retry, judged
 from oml.driver.sealing import Content
 from oml.driver.session import (
     Examine,
@@ -41,7 +41,7 @@ from oml.driver.session import (
     require_transaction,
     usable,
 )
-from oml.errors import OmlError
+from oml.errors import DatabaseError, NotAcknowledged, OmlError
 
 
 async def connect_async(
@@ -282,8 +282,13 @@ class AsyncClient:
         require_open(self._closed)
         if self._session.joined:
             return await self._attempt(task)
-        retrying = tenacity.AsyncRetrying(**self._session.retry.options(task))
-        return await retrying(self._attempt, task)
+        lost: list[NotAcknowledged] = []
+        retrying = tenacity.AsyncRetrying(**self._session.retry.options(task, lost))
+        try:
+            return await retrying(self._attempt, task)
+        except DatabaseError as error:
+            failure = judged(error, lost, task)
+        raise failure
 
     async def _attempt(self, task: Task[T]) -> T:
         """Make the task's calls, one after another; what one raises is the task's to see."""

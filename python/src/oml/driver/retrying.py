@@ -27,6 +27,10 @@ class Repeatable(Protocol):
     def repeatable(self) -> bool:
         """Whether it may run again after it may have been committed."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether it leaves something behind."""
+
 
 @dataclass(frozen=True)
 class Retry:
@@ -42,12 +46,17 @@ class Retry:
     first_wait_s: float = 0.1
     longest_wait_s: float = 5.0
 
-    def options(self, task: Repeatable) -> dict[str, Any]:
-        """Return the arguments of tenacity's Retrying and AsyncRetrying."""
+    def options(self, task: Repeatable, lost: list[NotAcknowledged]) -> dict[str, Any]:
+        """Return the arguments of tenacity's Retrying and AsyncRetrying.
+
+        ``lost`` takes the attempts whose outcome is open: see judged.
+        """
 
         def say(state: tenacity.RetryCallState) -> None:
             error = None if state.outcome is None else state.outcome.exception()
             assert isinstance(error, DatabaseError)
+            if isinstance(error, NotAcknowledged):
+                lost.append(error)
             log.info(
                 "%s is tried again in %.2f s, after attempt %d: %s: %s",
                 task.name,
@@ -78,6 +87,19 @@ def mends(error: BaseException, repeatable: bool) -> bool:
     if isinstance(error, NotAcknowledged):
         return repeatable
     return isinstance(error, DatabaseError) and (error.passing or error.sqlstate in _SIGNER_AWAY)
+
+
+def judged(error: DatabaseError, lost: list[NotAcknowledged], task: Repeatable) -> DatabaseError:
+    """Return what the last attempt's error says of the task as a whole.
+
+    That the last one was refused, or could not begin, does not say that none before it was
+    committed.
+    """
+    if not lost or not task.writes or isinstance(error, NotAcknowledged):
+        return error
+    return NotAcknowledged(
+        error.sqlstate, f"{lost[-1].message}; when it was tried again: {error.message}"
+    )
 
 
 def refusal(error: psycopg.Error) -> OmlError:

@@ -93,6 +93,7 @@ class Sealing:
 
     name = "oml_submit_sealed"
     repeatable = True
+    writes = True
 
     def __init__(
         self,
