@@ -1,4 +1,4 @@
-"""A client in its caller's own transaction, and one that is shared or closed."""
+"""Where a client may be: in its caller's transaction, behind a pooler, shared, closed, refused."""
 
 import logging
 from typing import Any
@@ -9,6 +9,7 @@ import oml
 from clients import AREA, BODY, Running, Stage, refused
 from oml.driver.client import Client
 from oml.errors import DatabaseError, UsageError
+from pooler import Pooler
 
 
 def test_threads_share_a_client_one_call_at_a_time(plain: Stage) -> None:
@@ -106,3 +107,28 @@ def test_a_server_that_refuses_a_login_is_not_asked_again(
     finally:
         plain.system.superuser.execute("alter role app login")
     assert len(caplog.records) <= 1, "the loss itself was looked into once"
+
+
+def test_clients_of_one_login_share_a_poolers_connection(stage: Stage) -> None:
+    # The second one's statements would meet those that the first had prepared.
+    system = stage.system
+    other = system.make("globex")
+    system.superuser.execute("select oml_grant('app', 'globex', '{append}', 'robot')")
+    system.superuser.execute("select oml_grant('app', 'globex', '{append}', 'clerk')")
+    with Pooler(system.cluster, ["app"]) as pooler:
+        dsn = pooler.dsn("app", system.database)
+        ann = stage.client(dsn=dsn, tenant="acme")
+        bob = stage.client(dsn=dsn, tenant="globex", principal="robot")
+        for n in range(8):
+            assert ann.append("note.added", {"n": n}).tenant_id == stage.tenant_id
+            receipt = bob.append("note.added", {"n": n})
+            assert receipt.tenant_id == other
+        made = ann.submit(AREA, BODY, "text/plain", "observed", encrypt="client")
+        assert ann.fetch(made.artifact_id).content == BODY
+        who = "select principal from oml.journal where event_id = %s"
+        assert stage.value(who, receipt.event_id) == "robot"
+        servers = (
+            "select count(*) from pg_stat_activity"
+            " where usename = 'app' and datname = current_database()"
+        )
+        assert stage.value(servers) == 1
