@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 
+import oml
 from clients import AREA, BODY, NOTES, Stage
 from oml.core import keys
 from oml.errors import DatabaseError, UsageError
@@ -107,6 +110,21 @@ def test_a_server_that_shows_parameters_in_errors_shows_none_here(stage: Stage) 
         stage.system.superuser.execute("alter role app reset log_parameter_max_length_on_error")
     caught.value.__traceback__ = drop_ours(caught.value)
     assert_untold(written(caught.value))
+
+
+def test_a_connection_that_would_write_parameters_into_statements_does_not(plain: Stage) -> None:
+    # Its cursors bind on the client, and its rows are no tuples.
+    connection: Any = plain.system.connect("app")
+    connection.cursor_factory = psycopg.ClientCursor
+    connection.row_factory = dict_row
+    shown = "select query from pg_stat_activity where pid = %s"
+    with connection.transaction():
+        mine = oml.Client.on(connection)
+        made = mine.submit(AREA, BODY, "text/plain", "observed", attachments=[NOTES])
+        query = plain.value(shown, connection.info.backend_pid)
+        assert "oml_submit" in query and "$1" in query
+        assert_untold(query)
+        assert mine.fetch(made.artifact_id).content == BODY
 
 
 def test_what_is_shown_of_things_is_not_their_content(stage: Stage, tmp_path: Path) -> None:

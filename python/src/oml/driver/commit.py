@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, tuple_row
 
 from oml.driver.calls import Call, T, appending
 from oml.driver.events import Receipt
@@ -85,13 +85,16 @@ def append(
 def answer(connection: Connection, first: Sequence[Call[Any]], call: Call[T]) -> T:
     """Make calls in the transaction under way, the last one for its answer.
 
+    Parameters are bound on the server, also where the connection's own cursors would not.
+
     Raises DatabaseError, or UsageError for what cannot be sent. Neither holds what was sent.
     """
     failure = None
     try:
-        for before in first:
-            connection.execute(before.query, before.parameters)
-        rows = connection.execute(call.query, call.parameters, binary=True).fetchall()
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+            for before in first:
+                cursor.execute(before.query, before.parameters)
+            rows = cursor.execute(call.query, call.parameters, binary=True).fetchall()
     except psycopg.Error as error:
         failure = refusal(error)
     if failure is not None:

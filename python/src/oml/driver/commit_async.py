@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any
 
 import psycopg
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, tuple_row
 
 from oml.driver.calls import Call, T
 from oml.driver.commit import (
@@ -44,10 +44,11 @@ async def answer(connection: Connection, first: Sequence[Call[Any]], call: Call[
     """Make calls in the transaction under way, the last one for its answer."""
     failure = None
     try:
-        for before in first:
-            await connection.execute(before.query, before.parameters)
-        cursor = await connection.execute(call.query, call.parameters, binary=True)
-        rows = await cursor.fetchall()
+        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            for before in first:
+                await cursor.execute(before.query, before.parameters)
+            await cursor.execute(call.query, call.parameters, binary=True)
+            rows = await cursor.fetchall()
     except psycopg.Error as error:
         failure = refusal(error)
     if failure is not None:
