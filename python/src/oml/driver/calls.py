@@ -169,20 +169,15 @@ class Calls:
                 "a writer's signature needs a client that encrypts",
                 "Say encrypt='client': only who encrypts knows what there is to sign.",
             )
-        contents = [Content.of(a.content) for a in attachments]
-        if None in contents:
-            raise UsageError(
-                f"attachment {contents.index(None) + 1} is no bytes",
-                "Encode a text: text.encode().",
-            )
+        files = [a._replace(content=_content(n, a)) for n, a in enumerate(attachments, 1)]
         first = {"workarea": str(workarea), "media_type": media_type, "provenance": provenance}
         said = self._claims(ContentClaims, claims) | {
             "derived_from": [_source(s) for s in derived_from] or None,
-            "attachment_names": [a.name for a in attachments] or None,
-            "attachment_types": [a.media_type for a in attachments] or None,
+            "attachment_names": [a.name for a in files] or None,
+            "attachment_types": [a.media_type for a in files] or None,
         }
         if encrypt == "server":
-            said |= {"attachments": contents or None, "artifact": artifact}
+            said |= {"attachments": [a.content for a in files] or None, "artifact": artifact}
             return _call("oml_submit", _one(Submission), first | {"body": body}, said)
 
         def submit(sealed: Sealed) -> Call[Submission]:
@@ -195,7 +190,7 @@ class Calls:
             {"artifact": artifact, "tenant": self._tenant},
             writes=False,
         )
-        return Sealing(key, submit, body, media_type, attachments, self._writer)
+        return Sealing(key, submit, body, media_type, files, self._writer)
 
     def fetch(self, artifact: UUID, version: int | None, attachment: str | None) -> Task[Fetched]:
         """oml_fetch"""
@@ -286,16 +281,16 @@ class Calls:
     ) -> Task[Any]:
         """oml_create_workarea, oml_move_workarea, oml_add_member, oml_remove_member
 
-        They take no idempotency key. Who is a member already, or is none, stays so; a workarea that
-        was made or moved is refused the second time.
+        They take no idempotency key, so they are not repeatable: a member who was added could be
+        removed by another before the second time.
         """
-        members = verb in ("add", "remove")
+        what = "member" if verb in ("add", "remove") else "workarea"
         return _call(
-            f"oml_{verb}_{'member' if members else 'workarea'}",
+            f"oml_{verb}_{what}",
             lambda rows: rows[0][0],
             {name: str(value) for name, value in arguments.items()},
             {"tenant": self._tenant},
-            repeatable=members,
+            repeatable=False,
         )
 
     def _claims(self, known: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,6 +357,13 @@ def _paged(
     if not 1 <= rows <= MAX_PAGE_ROWS:
         raise UsageError(f"pages of {rows} rows", f"A page has 1 to {MAX_PAGE_ROWS} rows.")
     return Paged(rows, page, place)
+
+
+def _content(number: int, attachment: Attachment) -> Content:
+    content = Content.of(attachment.content)
+    if content is None:
+        raise UsageError(f"attachment {number} is no bytes", "Encode a text: text.encode().")
+    return content
 
 
 def _source(source: Source) -> str:

@@ -248,12 +248,16 @@ class Client:
         return self._pages(self._calls.history(artifact, page_rows))
 
     def create_workarea(self, path: str) -> UUID:
-        """Make a workarea and return its id. Not tried again where it may have been made."""
+        """Make a workarea and return its id.
+
+        This and the three that follow take no idempotency key: they are not tried again where they
+        may have been done.
+        """
         made: UUID = self._run(self._calls.workarea("create", path=path))
         return made
 
     def move_workarea(self, workarea: str | UUID, path: str) -> None:
-        """Give a workarea another path. Not tried again where it may have been moved."""
+        """Give a workarea another path."""
         self._run(self._calls.workarea("move", workarea=workarea, path=path))
 
     def add_member(self, workarea: str | UUID, principal: str) -> None:

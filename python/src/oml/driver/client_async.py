@@ -262,12 +262,16 @@ class AsyncClient:
         return self._pages(self._calls.history(artifact, page_rows))
 
     async def create_workarea(self, path: str) -> UUID:
-        """Make a workarea and return its id. Not tried again where it may have been made."""
+        """Make a workarea and return its id.
+
+        This and the three that follow take no idempotency key: they are not tried again where they
+        may have been done.
+        """
         made: UUID = await self._run(self._calls.workarea("create", path=path))
         return made
 
     async def move_workarea(self, workarea: str | UUID, path: str) -> None:
-        """Give a workarea another path. Not tried again where it may have been moved."""
+        """Give a workarea another path."""
         await self._run(self._calls.workarea("move", workarea=workarea, path=path))
 
     async def add_member(self, workarea: str | UUID, principal: str) -> None:
