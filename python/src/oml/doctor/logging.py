@@ -1,0 +1,204 @@
+"""Settings of the server by which a body would reach its log. See docs/guides/submissions.md.
+
+They are judged as each session has them: what everybody has, and what a role has of its own, which
+no other role's session shows. A body is taken to be sent as a bound parameter. One that is part of
+the statement's text is logged by more than these, and shown in pg_stat_activity.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from oml.doctor.check import Check, Status
+
+Values = Mapping[str, str]
+
+_PRELOADING = ("session_preload_libraries", "local_preload_libraries")
+_LIBRARIES = {"auto_explain": "auto_explain.log_min_duration", "pgaudit": "pgaudit.log"}
+_DEFAULTS: Values = {
+    "log_statement": "none",
+    "log_min_duration_statement": "-1",
+    "log_min_duration_sample": "-1",
+    "log_statement_sample_rate": "1",
+    "log_transaction_sample_rate": "0",
+    "log_parameter_max_length": "-1",
+    "log_parameter_max_length_on_error": "0",
+    "debug_print_parse": "off",
+    "debug_print_rewritten": "off",
+    "debug_print_plan": "off",
+    "auto_explain.log_min_duration": "-1",
+    "auto_explain.log_verbose": "off",
+    "auto_explain.sample_rate": "1",
+    "pgaudit.log": "none",
+    "pgaudit.role": "",
+    "pgaudit.log_parameter": "off",
+}
+_OWN_SOURCES = ("user", "database user", "client")
+
+
+class Settings(NamedTuple):
+    """What sessions have: the values of everybody, and of the roles that have some of their own.
+
+    ``hidden`` are the settings whose value for everybody this login's own hides. A library that
+    a session loads is a value of its own name, ``on``.
+    """
+
+    everybody: Values
+    roles: Mapping[str, Values]
+    hidden: list[str]
+
+
+def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
+    """Read the settings; ``rows`` runs a query. Raises psycopg.Error."""
+    everybody = dict(_DEFAULTS)
+    names = ", ".join(f"'{name}'" for name in (*_DEFAULTS, *_PRELOADING))
+    hidden = []
+    for name, value, source in rows(
+        f"select n, current_setting(n, true), s.source from unnest(array[{names}]) n"
+        " left join pg_settings s on s.name = n where n not like '%preload%'"
+    ):
+        if value is not None:
+            everybody[name] = value
+        if source in _OWN_SOURCES:
+            hidden.append(name)
+        for library, setting in _LIBRARIES.items():
+            if name == setting and source is not None:  # it has a definition: it is loaded
+                everybody[library] = "on"
+    roles: dict[str, dict[str, str]] = {}
+    for role, name, value in rows(
+        # What holds for a role in this database comes after what it has everywhere.
+        "select r.rolname, split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)"
+        " from pg_db_role_setting s join pg_roles r on r.oid = s.setrole, unnest(s.setconfig) c"
+        " where s.setdatabase in (0, (select oid from pg_database where datname ="
+        f" current_database())) and split_part(c, '=', 1) in ({names})"
+        " order by r.rolname, s.setdatabase"
+    ):
+        values = roles.setdefault(role, dict(everybody))
+        values[name] = value
+        if name in _PRELOADING:
+            values.update({library: "on" for library in _LIBRARIES if library in value})
+    return Settings(everybody, roles, hidden)
+
+
+def checks(settings: Settings, production: bool) -> Iterator[Check]:
+    """Judge the settings. What fails the production profile is a warning in the local one."""
+    yield _check(
+        settings,
+        production,
+        "bound values in the log",
+        _logs_values,
+        "log_parameter_max_length",
+        "0",
+    )
+    yield _check(
+        settings, production, "bound values in errors", _logs_values_of_errors,
+        "log_parameter_max_length_on_error", "0",
+    )  # fmt: skip
+    for name in ("debug_print_parse", "debug_print_rewritten", "debug_print_plan"):
+        yield _check(settings, production, name, _printing(name), name, "off")
+    yield _check(
+        settings, production, "auto_explain", _explains_values, "auto_explain.log_verbose", "off"
+    )
+    yield _check(settings, production, "pgaudit", _audits_values, "pgaudit.log_parameter", "off")
+
+
+def _check(
+    settings: Settings,
+    production: bool,
+    name: str,
+    fault: Callable[[Values], str],
+    setting: str,
+    safe: str,
+) -> Check:
+    """Judge everybody and each role by one fault; the setting's safe value mends it."""
+    general = fault(settings.everybody)
+    faults = {role: fault(values) for role, values in settings.roles.items()}
+    found = [f"everybody: {general}"] if general else []
+    found += [f"{role}: {what}" for role, what in faults.items() if what and what != general]
+    hints = [f"alter system set {setting} = {safe}; select pg_reload_conf();"] if general else []
+    # A role that has the setting of its own is not mended by everybody's.
+    hints += [
+        f'alter role "{role}" set {setting} = {safe};'
+        for role, what in faults.items()
+        if what and (not general or settings.roles[role][setting] != settings.everybody[setting])
+    ]
+    if setting in settings.hidden:
+        found.append(f"what others have of {setting} cannot be seen: this login has its own")
+        hints.append("Run it as a login without settings of its own.")
+    return Check(
+        name,
+        (Status.FAIL if production else Status.WARN) if found else Status.OK,
+        "; ".join(found) or "none",
+        f"none: {setting} = {safe}, or nothing that logs them",
+        " ".join(hints),
+    )
+
+
+def _logs_values(values: Values) -> str:
+    if _zero(values["log_parameter_max_length"]):
+        return ""
+    logging = [
+        f"{name} = {values[name]}"
+        for name, logs in (
+            ("log_statement", values["log_statement"].lower() != "none"),
+            ("log_min_duration_statement", _reached(values["log_min_duration_statement"])),
+            (
+                "log_min_duration_sample",
+                _reached(values["log_min_duration_sample"])
+                and not _zero(values["log_statement_sample_rate"]),
+            ),
+            ("log_transaction_sample_rate", not _zero(values["log_transaction_sample_rate"])),
+        )
+        if logs
+    ]
+    if not logging:
+        return ""
+    return (
+        f"{', '.join(logging)} with log_parameter_max_length = {values['log_parameter_max_length']}"
+    )
+
+
+def _logs_values_of_errors(values: Values) -> str:
+    length = values["log_parameter_max_length_on_error"]
+    return "" if _zero(length) else f"log_parameter_max_length_on_error = {length}"
+
+
+def _printing(name: str) -> Callable[[Values], str]:
+    return lambda values: f"{name} = on" if _on(values[name]) else ""
+
+
+def _explains_values(values: Values) -> str:
+    explains = (
+        "auto_explain" in values
+        and _reached(values["auto_explain.log_min_duration"])
+        and not _zero(values["auto_explain.sample_rate"])
+        and _on(values["auto_explain.log_verbose"])
+    )
+    duration = values["auto_explain.log_min_duration"]
+    return f"auto_explain.log_min_duration = {duration} with log_verbose" if explains else ""
+
+
+def _audits_values(values: Values) -> str:
+    audits = (
+        "pgaudit" in values
+        and (values["pgaudit.log"].lower() != "none" or values["pgaudit.role"] != "")
+        and _on(values["pgaudit.log_parameter"])
+    )
+    return f"pgaudit.log = {values['pgaudit.log']} with pgaudit.log_parameter" if audits else ""
+
+
+def _on(value: str) -> bool:
+    """Tell whether a Boolean setting is on, as PostgreSQL reads it: prefixes do."""
+    value = value.strip().lower()
+    return value in ("on", "1") or (
+        value != "" and ("true".startswith(value) or "yes".startswith(value))
+    )
+
+
+def _zero(value: str) -> bool:
+    """Tell whether a number, perhaps with a unit, is zero."""
+    return not value.strip(" .0abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def _reached(value: str) -> bool:
+    """Tell whether a duration is one that statements reach: -1 is none."""
+    return not value.strip().startswith("-")
