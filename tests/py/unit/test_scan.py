@@ -65,15 +65,25 @@ FLATE = "/Filter /FlateDecode"
 
 
 def pdf(
-    pages: Sequence[str], extra: str = "", root: str = "", info: str = "", packed: str = FLATE
+    pages: Sequence[str],
+    extra: str = "",
+    root: str = "",
+    info: str = "",
+    packed: str = FLATE,
+    more: Sequence[str] = (),
 ) -> bytes:
     """Return a PDF with a text on each page; ``extra`` goes into the dictionary of each page."""
     contents = [_shown(text) for text in pages]
-    return raw_pdf(contents, extra, root, info, packed)
+    return raw_pdf(contents, extra, root, info, packed, more)
 
 
 def raw_pdf(
-    contents: Sequence[bytes], extra: str = "", root: str = "", info: str = "", packed: str = FLATE
+    contents: Sequence[bytes],
+    extra: str = "",
+    root: str = "",
+    info: str = "",
+    packed: str = FLATE,
+    more: Sequence[str] = (),
 ) -> bytes:
     """Return a PDF whose pages have these content streams."""
     font = 3
@@ -92,6 +102,7 @@ def raw_pdf(
         objects.append(
             f"<< /Length {len(data)} {packed} >>\nstream\n".encode() + data + b"\nendstream"
         )
+    objects += [item.encode() for item in more]
     objects.append(f"<< {info} >>".encode())
     out, offsets = bytearray(b"%PDF-1.7\n"), []
     for number, item in enumerate(objects, 1):
@@ -197,7 +208,8 @@ def test_a_pdf_is_scanned_page_by_page_and_beyond_them() -> None:
     assert found(examine([part("application/pdf", about)])) == {("betterleaks.github-pat", 2)}
     filed = pdf(
         ["page"],
-        root=f"/AcroForm << /Fields [<< /FT /Tx /T (a) /V (is {TOKEN}) >>] >>",
+        root="/AcroForm << /Fields [6 0 R] >>",
+        more=[f"<< /FT /Tx /T (a) /V (is {TOKEN}) >>"],
     )
     assert found(examine([part("application/pdf", filed)])) == {("betterleaks.github-pat", 2)}
 
