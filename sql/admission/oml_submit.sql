@@ -1,5 +1,6 @@
 -- The body is encrypted here, in memory, before anything of it is written. Nothing that fails in here logs
--- its statement, which may hold the body as text; what else would is the server's settings (oml doctor).
+-- its statement, which may hold the body as text; what else would is the server's settings (oml doctor). Nor is
+-- more of the contents than is allowed ever in a set of rows: beyond work_mem PostgreSQL writes that to a file.
 create function @extschema@.oml_submit(
   workarea text,
   body bytea,
@@ -24,18 +25,24 @@ volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set log_min_error_statement = panic
+set work_mem = '64MB'
 as $$
 declare
   actor record;
   given oml.submission;
   sealed oml.sealed_parts;
   contents bytea[] := array[body] || attachments;
+  content bytea;
+  lengths bigint[] := '{}';
 begin
   actor := oml.caller(tenant, '{submit}', true);
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
   given.media_types := array[media_type] || attachment_types;
   given.names := array[''] || attachment_names;
-  given.bytes := array(select octet_length(c) from unnest(contents) c);
+  foreach content in array contents loop
+    lengths := lengths || octet_length(content)::bigint;
+  end loop;
+  given.bytes := lengths;
   perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
   given.workarea := workarea;
   given.artifact_id := coalesce(artifact, gen_random_uuid());

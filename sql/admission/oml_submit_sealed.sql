@@ -1,4 +1,5 @@
 -- What the client encrypted under oml_data_key(). It is opened once, in memory, to check what the events then say.
+-- As in oml_submit nothing of it gets into a temporary file.
 create function @extschema@.oml_submit_sealed(
   workarea text,
   artifact uuid,
@@ -31,6 +32,7 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set work_mem = '64MB'
 as $$
 declare
   overhead constant int := 41;  -- version byte, nonce and tag: oml.core.body
@@ -38,6 +40,8 @@ declare
   given oml.submission;
   checked record;
   n int := cardinality(attachments) + 1;
+  content bytea;
+  lengths bigint[] := '{}';
 begin
   actor := oml.caller(tenant, '{submit}', true);
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
@@ -46,7 +50,10 @@ begin
   given.ciphertexts := array[ciphertext] || attachments;
   given.plaintext_digests := array[plaintext_digest] || attachment_plaintext_digests;
   given.ciphertext_digests := array[ciphertext_digest] || attachment_ciphertext_digests;
-  given.bytes := array(select greatest(octet_length(c) - overhead, 0) from unnest(given.ciphertexts) c);
+  foreach content in array given.ciphertexts loop
+    lengths := lengths || greatest(octet_length(content) - overhead, 0)::bigint;
+  end loop;
+  given.bytes := lengths;
   perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
   if artifact is null or version is null or version < 1 or dek_id is null or wrapped_dek is null
     or kek_epoch is distinct from oml.kek_epoch(actor.tenant_id)

@@ -4,10 +4,12 @@ Each claim of ``oml doctor`` about the log is measured: a canary is submitted un
 is in the log where the doctor warns, and only there.
 """
 
+import contextlib
 import os
 import re
 import resource
 import shutil
+import signal
 import tempfile
 import threading
 import uuid
@@ -19,10 +21,13 @@ import psycopg
 import pytest
 
 from clusters import until
+from oml.core import body
 from oml.dev.cluster import SUPERUSER, Cluster
-from oml.doctor.check import Status
+from oml.doctor.check import Check, Status
 from oml.doctor.examine import examine
-from systems import SETTINGS, Connection, System, make_template
+from oml.driver.connection import connect
+from restores import custom, make_database
+from systems import LOGINS, SETTINGS, Connection, System, make_login, make_template
 
 LOG_CHECKS = {
     "bound values in the log", "bound values in errors", "debug_print_parse",
@@ -37,9 +42,12 @@ def server() -> Iterator[System]:
     directory = Path(tempfile.mkdtemp(prefix="oml-test-"))
     directory.chmod(0o755)
     cluster = Cluster(directory / "cluster")
-    cluster.create(SETTINGS)
+    cluster.create(SETTINGS | {"shared_preload_libraries": "pg_stat_statements"})
     try:
-        cluster.start()
+        before = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+        cluster.start()  # its backends would leave core dumps, where the machine lets any
+        resource.setrlimit(resource.RLIMIT_CORE, before)
         make_template(cluster)
         with System(cluster, "oml", directory / "lake") as system:
             prepare(system)
@@ -61,7 +69,7 @@ def prepare(system: System) -> None:
     operator.execute("select oml_create_workarea('area')")
     operator.execute("select oml_add_member('area', 'app')")
     system.superuser.execute("create table kept (seq bigint, canary text unique)")
-    system.superuser.execute("grant all on kept to app")
+    system.superuser.execute("grant all on kept to public")
 
 
 @pytest.fixture
@@ -205,11 +213,14 @@ ALL = {"log_statement": "all"}
 DURATION = {"log_min_duration_statement": "0"}
 SILENT = {"log_parameter_max_length": "0"}
 VERBOSE = {"log_min_error_statement": "error", "log_error_verbosity": "verbose"}
-EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0"}
+LOADED = {"session_preload_libraries": "auto_explain"}
+EXPLAIN = LOADED | {"auto_explain.log_min_duration": "0"}
 CASES = [
-    *(Case({}, call, False) for call in (bound, bound_as_text, prepared, with_insert, fetched, literal, refused, refused_literal)),
+    *(Case({}, call, False) for call in (bound, bound_as_text, prepared, with_insert)),
+    *(Case({}, call, False) for call in (fetched, literal, refused, refused_literal)),
     *(Case(ALL, call, True) for call in (bound, bound_as_text, prepared, refused)),
-    *(Case(ALL | SILENT, call, False) for call in (bound, bound_as_text, prepared, refused, fetched)),
+    *(Case(ALL | SILENT, call, False) for call in (bound, bound_as_text, prepared)),
+    *(Case(ALL | SILENT, call, False) for call in (refused, fetched)),
     Case(ALL | {"log_parameter_max_length": "40"}, bound, True),
     Case({"log_statement": "mod"}, with_insert, True),
     Case({"log_statement": "mod"} | SILENT, with_insert, False),
@@ -232,7 +243,7 @@ CASES = [
     Case(EXPLAIN | {"auto_explain.log_nested_statements": "on"}, bound, False),
     Case(EXPLAIN | {"auto_explain.log_nested_statements": "on"}, fetched, False),
     Case(EXPLAIN | {"auto_explain.log_verbose": "on"}, bound, True),
-    Case({"session_preload_libraries": "auto_explain", "auto_explain.log_verbose": "on"}, bound, False),
+    Case(LOADED | {"auto_explain.log_verbose": "on"}, bound, False),
 ]  # fmt: skip
 
 
@@ -243,9 +254,7 @@ CASES = [
 )
 def test_a_body_is_in_the_log_where_the_doctor_warns(logged: System, case: Case) -> None:
     set_all(logged, case.settings)
-    with logged.connect("auditor") as auditor:
-        report = examine(auditor)
-    warnings = [c for c in report.checks if c.name in LOG_CHECKS and c.status is not Status.OK]
+    warnings = log_warnings(logged)
     canary, log = Canary(), Log(logged)
     with logged.connect("app") as connection:
         case.call(connection, canary)
@@ -253,3 +262,306 @@ def test_a_body_is_in_the_log_where_the_doctor_warns(logged: System, case: Case)
     assert case.leaks or not canary.is_in(canary.errors)
     assert bool(warnings) == case.leaks
     assert all(c.hint for c in warnings)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "alter role app set log_statement = 'all'",
+        "alter role app in database {} set log_min_duration_statement = '0s'",
+        "alter database {} set log_statement = 'ALL'",
+        "alter role app set log_parameter_max_length_on_error = '1kB'",
+    ],
+)
+def test_a_setting_of_a_role_or_a_database_is_seen_and_what_the_doctor_says_mends_it(
+    logged: System, statement: str
+) -> None:
+    superuser = logged.superuser
+    superuser.execute(statement.format(logged.database).encode())
+    assert leaks(logged)
+    (warning,) = log_warnings(logged)
+    assert ("app: " in warning.found) == ("role app" in statement)
+    for command in warning.hint.split(";"):
+        superuser.execute(command.encode())
+    reload(logged)
+    assert not leaks(logged)
+    assert log_warnings(logged) == []
+
+
+def log_warnings(system: System, user: str = "auditor") -> list[Check]:
+    """Return what the doctor says of the log."""
+    with system.connect(user) as connection:
+        report = examine(connection)
+    return [c for c in report.checks if c.name in LOG_CHECKS and c.status is not Status.OK]
+
+
+def leaks(system: System) -> bool:
+    """Tell whether a body that is submitted, and one that is refused, come into the log."""
+    canary, log = Canary(), Log(system)
+    with system.connect("app") as connection:
+        bound(connection, canary)
+        refused(connection, canary)
+    return canary.is_in(bytes(log))
+
+
+def test_a_role_goes_on_logging_where_only_the_others_were_mended(logged: System) -> None:
+    logged.superuser.execute("alter role app set log_parameter_max_length = '1MB'")
+    set_all(logged, ALL | SILENT)
+    (warning,) = log_warnings(logged)
+    assert warning.found.startswith("app: log_statement = all with log_parameter_max_length")
+    assert warning.hint == 'alter role "app" set log_parameter_max_length = 0;'
+    assert leaks(logged)
+
+
+@pytest.mark.parametrize("hiding", ["log_parameter_max_length = 0", "log_statement = 'none'"])
+def test_what_the_logins_own_setting_hides_is_said(logged: System, hiding: str) -> None:
+    logged.superuser.execute(f"alter role auditor set {hiding}".encode())
+    (warning,) = log_warnings(logged)
+    assert "cannot be seen" in warning.found
+    assert warning.status is Status.WARN
+    with logged.connect("auditor") as connection:
+        report = examine(connection, "production")
+    (found,) = [c for c in report.checks if c.name == "bound values in the log"]
+    assert found.status is Status.FAIL
+
+
+# A literal is part of the statement, and where that is seen it is seen.
+
+
+def test_an_error_inside_logs_no_statement_and_one_before_it_does(logged: System) -> None:
+    canary, log = Canary(), Log(logged)
+    with logged.connect("app") as app:
+        refused_literal(app, canary)
+        refused(app, canary)
+        app.execute("set statement_timeout = '1ms'")
+        with pytest.raises(psycopg.Error):
+            for _ in range(100):
+                literal(app, canary)
+    text = bytes(log)
+    assert b"ERROR:  the body is not of type image/png" in text
+    assert b"STATEMENT:  " not in text or not canary.is_in(text.split(b"STATEMENT:  ")[1])
+    log = Log(logged)
+    with logged.connect("stranger") as stranger, pytest.raises(psycopg.Error) as caught:
+        literal(stranger, canary)
+    assert caught.value.sqlstate == "42501"
+    assert b"STATEMENT:  " in bytes(log) and canary.is_in(bytes(log))
+    log = Log(logged)
+    with logged.connect("stranger") as stranger, pytest.raises(psycopg.Error):
+        bound(stranger, canary)
+    assert b"STATEMENT:  " in bytes(log) and not canary.is_in(bytes(log))
+
+
+def test_a_parameter_that_does_not_parse_is_not_quoted(logged: System) -> None:
+    canary, log = Canary(), Log(logged)
+    broken = canary.body + b"\\x"
+    with logged.connect("app") as app:
+        for query, value in (
+            (CALL.format("%t::bytea"), broken.decode()),
+            ("select oml_submit('area', %s::bytea, 'text/plain', 'observed')", "\\x" + canary.word),
+            ("select oml_append('note.added', %s::jsonb)", canary.word),
+        ):
+            with pytest.raises(psycopg.errors.DataError) as caught:
+                app.execute(query.encode(), (value,))
+            if "jsonb" not in query:
+                assert not canary.is_in(str(caught.value).encode())
+        assert canary.is_in(str(caught.value).encode()), "json is quoted, as the guide says"
+    before, _, after = bytes(log).partition(b"json")
+    assert not canary.is_in(before) and canary.is_in(after)
+
+
+# Others see the statement, and not what is bound to it.
+
+
+def waits(system: System, pid: int) -> bytes | None:
+    """Return what others see of a backend that waits for a lock; None if it does not."""
+    row = system.superuser.execute(
+        "select query || a::text from pg_stat_activity a where pid = %s"
+        " and state = 'active' and wait_event_type = 'Lock'",
+        (pid,),
+    ).fetchone()
+    return None if row is None else str(row[0]).encode()
+
+
+@pytest.mark.parametrize(("call", "is_seen"), [(bound, False), (prepared, False), (literal, True)])
+def test_what_other_sessions_see_while_it_runs(
+    server: System, call: Callable[[Connection, Canary], None], is_seen: bool
+) -> None:
+    canary = Canary()
+    holder = server.connect("operator", autocommit=False)
+    holder.execute("select oml_add_member('area', 'nobody')")
+    with server.connect("app") as author:
+        thread = threading.Thread(target=call, args=(author, canary))
+        thread.start()
+        try:
+            until(lambda: waits(server, author.info.backend_pid) is not None)
+            seen = waits(server, author.info.backend_pid) or b""
+        finally:
+            holder.rollback()
+            thread.join()
+    assert b"oml_submit" in seen and canary.is_in(seen) == is_seen
+
+
+def test_statistics_keep_no_constant_of_a_select(server: System) -> None:
+    superuser = server.superuser
+    superuser.execute("create extension if not exists pg_stat_statements")
+    canary = Canary()
+    with server.connect("app", autocommit=False) as app:
+        literal(app, canary)
+        bound(app, canary)
+
+        def kept() -> bytes:
+            rows = superuser.execute("select query from pg_stat_statements").fetchall()
+            return "".join(row[0] for row in rows).encode()
+
+        assert b"oml_submit" in kept() and not canary.is_in(kept())
+        app.execute(f"declare c cursor for {CALL.format(repr(canary.word))}".encode())
+        assert canary.is_in(kept()), "a utility statement is kept as it is"
+
+
+def test_a_backend_that_is_ended_or_killed_says_nothing_of_what_was_bound(
+    private_system: System,
+) -> None:
+    prepare(private_system)
+    canary, log = Canary(), Log(private_system)
+    for end in (
+        lambda pid: private_system.superuser.execute("select pg_terminate_backend(%s)", (pid,)),
+        lambda pid: os.kill(pid, signal.SIGKILL),
+    ):
+        holder = private_system.connect("operator", autocommit=False)
+        holder.execute("select oml_add_member('area', 'nobody')")
+        author = private_system.connect("app")
+        failed: list[psycopg.Error] = []
+
+        def submit(author: Connection = author, failed: list[psycopg.Error] = failed) -> None:
+            try:
+                bound(author, canary)
+            except psycopg.Error as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=submit)
+        thread.start()
+        pid = author.info.backend_pid
+        query = "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+        until(
+            lambda q=query, p=pid: private_system.superuser.execute(q, (p,)).fetchone() is not None
+        )
+        end(pid)
+        thread.join()
+        assert len(failed) == 1
+        with contextlib.suppress(psycopg.Error):
+            holder.rollback()
+    until(lambda: b"database system is ready" in bytes(log))
+    assert b"Failed process was running: " in bytes(log)
+    assert not canary.is_in(bytes(log))
+
+
+# Temporary files, and dumps of memory.
+
+
+def test_nothing_of_a_body_is_written_to_a_temporary_file(logged: System) -> None:
+    """With the smallest work_mem, and where any temporary file at all is an error."""
+    superuser = logged.superuser
+    for role in ("app", "rita", "operator"):
+        superuser.execute(f"alter role {role} set work_mem = '64kB'".encode())
+        superuser.execute(f"alter role {role} set temp_file_limit = 0".encode())
+    try:
+        set_all(logged, {"log_temp_files": "0"})
+        canary, log = Canary(body.MAX_BODY_BYTES), Log(logged)
+        names = [f"{n}.txt" for n in range(body.MAX_ATTACHMENTS)]
+        small = canary.body[: body.MAX_ATTACHMENT_BYTES]
+        with logged.connect("app") as app, logged.connect("rita") as rita:
+            row = app.execute(
+                "select artifact_id from oml_submit('area', %b, 'text/plain', 'observed',"
+                " attachment_names => %s, attachment_types => %s, attachments => %b)",
+                (canary.body, names, ["text/plain"] * len(names), [small] * len(names)),
+            ).fetchone()
+            assert row is not None
+            for connection, query, rows in (
+                (app, "select * from oml_fetch(%s)", 1),
+                (app, "select oml_fetch(%s)", 1),
+                (app, "select * from oml_fetch(%s, attachment => '3.txt')", 1),
+                (rita, "select * from oml_review_serve(%s)", 17),
+                (rita, "select oml_review_serve(%s)", 17),
+            ):
+                assert len(connection.execute(query.encode(), row).fetchall()) == rows
+            submit_sealed(app, canary.body)
+            with pytest.raises(psycopg.Error) as caught:
+                bound(app, Canary(80 * 1024 * 1024))
+            assert caught.value.sqlstate == "OM197"
+            assert b"temporary file" not in bytes(log)
+            for query in (
+                "select content from oml_fetch(%s) order by content",
+                "declare kept cursor with hold for select * from oml_fetch(%s)",
+            ):
+                with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
+                    app.execute(query.encode(), row)
+    finally:
+        for role in ("app", "rita", "operator"):
+            superuser.execute(f"alter role {role} reset all".encode())
+
+
+def submit_sealed(app: Connection, content: bytes) -> None:
+    """Submit what is encrypted here."""
+    key = app.execute("select * from oml_data_key()").fetchone()
+    assert key is not None
+    tenant_id, artifact_id, version, dek_id, dek, wrapped, epoch = key
+    place = body.Place(tenant_id.bytes, artifact_id.bytes, version)
+    part = body.seal(dek, place, body.BODY, content)
+    app.execute(
+        "select oml_submit_sealed('area', %s, %s, %s, %s, %s, %b, %s, %s, 'text/plain', 'observed')",
+        (artifact_id, version, dek_id, wrapped, epoch, part.ciphertext, part.plaintext_digest,
+         part.ciphertext_digest),
+    )  # fmt: skip
+
+
+def test_a_backend_that_has_seen_plaintext_leaves_no_core_dump(server: System) -> None:
+    def limit(connection: Connection) -> str:
+        text = Path(f"/proc/{connection.info.backend_pid}/limits").read_text()
+        (line,) = [x for x in text.splitlines() if x.startswith("Max core file size")]
+        return line.split()[4]
+
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    allowed = "unlimited" if most == resource.RLIM_INFINITY else str(most)
+    canary = Canary()
+    with server.connect("app") as author:
+        assert limit(author) == allowed
+        row = author.execute(CALL.format("%b").encode(), (canary.body,)).fetchone()
+        assert row is not None and limit(author) == "0"
+    for user, query in (
+        ("app", "select * from oml_fetch(%s)"),
+        ("rita", "select * from oml_review_serve(%s)"),
+        ("app", "select * from oml_data_key(%s)"),
+    ):
+        with server.connect(user) as connection:
+            assert limit(connection) == allowed
+            connection.execute(query.encode(), (row[1],))
+            assert limit(connection) == "0", query
+
+
+# A copy in another cluster.
+
+
+def test_a_restored_copy_keeps_statements_that_fail_out_of_its_log(
+    server: System, open_dir: Path
+) -> None:
+    cluster = Cluster(open_dir / "second")
+    cluster.create(SETTINGS)
+    try:
+        cluster.start()
+        make_database(cluster, "restored")
+        custom(server.dsn(SUPERUSER), cluster.dsn(dbname="restored"), open_dir)
+        make_login(cluster, "app", LOGINS["app"])
+        with connect(cluster.dsn(dbname="restored"), autocommit=True) as superuser:
+            superuser.execute("select oml_adopt('the original is given up')")
+            held = "select has_parameter_privilege('oml_kernel', 'log_min_error_statement', 'set')"
+            assert superuser.execute(held.encode()).fetchone() == (True,)
+        copy = System(cluster, "restored", open_dir)
+        canary, log = Canary(), Log(copy)
+        with copy.connect("app") as app:
+            refused_literal(app, canary)
+            bound(app, canary)
+        assert b"ERROR:  the body is not of type" in bytes(log)
+        assert b"STATEMENT" not in bytes(log) and not canary.is_in(bytes(log))
+        copy.close()
+    finally:
+        cluster.destroy()

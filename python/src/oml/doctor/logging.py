@@ -32,6 +32,15 @@ _DEFAULTS: Values = {
     "pgaudit.role": "",
     "pgaudit.log_parameter": "off",
 }
+# What decides beside the setting that mends it.
+_BESIDE = {
+    "log_parameter_max_length": (
+        "log_statement", "log_min_duration_statement", "log_min_duration_sample",
+        "log_statement_sample_rate", "log_transaction_sample_rate",
+    ),
+    "auto_explain.log_verbose": ("auto_explain.log_min_duration", "auto_explain.sample_rate"),
+    "pgaudit.log_parameter": ("pgaudit.log", "pgaudit.role"),
+}  # fmt: skip
 _OWN_SOURCES = ("user", "database user", "client")
 
 
@@ -121,9 +130,10 @@ def _check(
         for role, what in faults.items()
         if what and (not general or settings.roles[role][setting] != settings.everybody[setting])
     ]
-    if setting in settings.hidden:
-        found.append(f"what others have of {setting} cannot be seen: this login has its own")
-        hints.append("Run it as a login without settings of its own.")
+    hidden = [name for name in (setting, *_BESIDE.get(setting, ())) if name in settings.hidden]
+    if hidden:
+        found.append(f"others' {', '.join(hidden)} cannot be seen: this login has its own")
+        hints.append("Run oml doctor as a login without settings of its own.")
     return Check(
         name,
         (Status.FAIL if production else Status.WARN) if found else Status.OK,
