@@ -31,7 +31,7 @@ from systems import LOGINS, SETTINGS, Connection, System, make_login, make_templ
 
 LOG_CHECKS = {
     "bound values in the log", "bound values in errors", "debug_print_parse",
-    "debug_print_rewritten", "debug_print_plan", "auto_explain",
+    "debug_print_rewritten", "debug_print_plan", "auto_explain", "pgaudit",
 }  # fmt: skip
 CALL = "select * from oml_submit('area', {}, 'text/plain', 'observed')"
 
@@ -42,7 +42,7 @@ def server() -> Iterator[System]:
     directory = Path(tempfile.mkdtemp(prefix="oml-test-"))
     directory.chmod(0o755)
     cluster = Cluster(directory / "cluster")
-    cluster.create(SETTINGS | {"shared_preload_libraries": "pg_stat_statements"})
+    cluster.create(SETTINGS | {"shared_preload_libraries": "pg_stat_statements,pgaudit"})
     try:
         before = resource.getrlimit(resource.RLIMIT_CORE)
         resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
@@ -70,6 +70,7 @@ def prepare(system: System) -> None:
     operator.execute("select oml_add_member('area', 'app')")
     system.superuser.execute("create table kept (seq bigint, canary text unique)")
     system.superuser.execute("grant all on kept to public")
+    system.superuser.execute("grant insert on kept to oml_auditor")  # whose grants pgaudit follows
 
 
 @pytest.fixture
@@ -214,6 +215,7 @@ DURATION = {"log_min_duration_statement": "0"}
 SILENT = {"log_parameter_max_length": "0"}
 VERBOSE = {"log_min_error_statement": "error", "log_error_verbosity": "verbose"}
 LOADED = {"session_preload_libraries": "auto_explain"}
+AUDITED = {"pgaudit.log_parameter": "on"}
 EXPLAIN = LOADED | {"auto_explain.log_min_duration": "0"}
 CASES = [
     *(Case({}, call, False) for call in (bound, bound_as_text, prepared, with_insert)),
@@ -244,6 +246,13 @@ CASES = [
     Case(EXPLAIN | {"auto_explain.log_nested_statements": "on"}, fetched, False),
     Case(EXPLAIN | {"auto_explain.log_verbose": "on"}, bound, True),
     Case(LOADED | {"auto_explain.log_verbose": "on"}, bound, False),
+    *(Case({"pgaudit.log": "all"}, call, False) for call in (bound, fetched, refused)),
+    *(Case(AUDITED | {"pgaudit.log": log}, bound, True) for log in ("all, -misc", "READ")),
+    Case(AUDITED | {"pgaudit.log": "function, role, misc"}, bound, False),
+    Case(AUDITED | {"pgaudit.log": "ddl"}, with_table, True),
+    Case(AUDITED | {"pgaudit.log": "write"}, with_insert, True),
+    Case(AUDITED | {"pgaudit.role": "oml_auditor"}, with_insert, True),
+    Case(AUDITED, bound, False),
 ]  # fmt: skip
 
 

@@ -22,7 +22,8 @@ _TEXTS = frozenset(
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # control characters that no text has
 _LOOK_LIKE_TEXT = frozenset(("application/pdf", "application/rtf", "application/postscript"))
-_SIGNED = frozenset(kind.mime for kind in filetype.types)
+_ANYTHING = "application/octet-stream"  # the library has a font of this type
+_SIGNED = frozenset(kind.mime for kind in filetype.types) - {_ANYTHING}
 
 
 def parse(media_type: str) -> tuple[str, str] | None:

@@ -41,6 +41,8 @@ _BESIDE = {
     "auto_explain.log_verbose": ("auto_explain.log_min_duration", "auto_explain.sample_rate"),
     "pgaudit.log_parameter": ("pgaudit.log", "pgaudit.role"),
 }  # fmt: skip
+_AUDITED = {"all", "read", "write", "ddl"}
+"""The classes of pgaudit.log whose statements may have a body among their parameters."""
 _OWN_SOURCES = ("user", "database user", "client")
 
 
@@ -188,12 +190,12 @@ def _explains_values(values: Values) -> str:
 
 
 def _audits_values(values: Values) -> str:
-    audits = (
-        "pgaudit" in values
-        and (values["pgaudit.log"].lower() != "none" or values["pgaudit.role"] != "")
-        and _on(values["pgaudit.log_parameter"])
-    )
-    return f"pgaudit.log = {values['pgaudit.log']} with pgaudit.log_parameter" if audits else ""
+    if "pgaudit" not in values or not _on(values["pgaudit.log_parameter"]):
+        return ""
+    classes = {name.strip().lower() for name in values["pgaudit.log"].split(",")}
+    auditing = [f"pgaudit.log = {values['pgaudit.log']}"] if classes & _AUDITED else []
+    auditing += [f"pgaudit.role = {values['pgaudit.role']}"] if values["pgaudit.role"] else []
+    return f"{', '.join(auditing)} with pgaudit.log_parameter" if auditing else ""
 
 
 def _on(value: str) -> bool:
