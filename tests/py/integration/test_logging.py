@@ -5,6 +5,7 @@ is in the log where the doctor warns, and only there.
 """
 
 import contextlib
+import functools
 import os
 import re
 import resource
@@ -391,6 +392,11 @@ def waits(system: System, pid: int) -> bytes | None:
     return None if row is None else str(row[0]).encode()
 
 
+def is_waiting(system: System, pid: int) -> bool:
+    """Tell whether a backend waits for a lock."""
+    return waits(system, pid) is not None
+
+
 @pytest.mark.parametrize(("call", "is_seen"), [(bound, False), (prepared, False), (literal, True)])
 def test_what_other_sessions_see_while_it_runs(
     server: System, call: Callable[[Connection, Canary], None], is_seen: bool
@@ -402,7 +408,7 @@ def test_what_other_sessions_see_while_it_runs(
         thread = threading.Thread(target=call, args=(author, canary))
         thread.start()
         try:
-            until(lambda: waits(server, author.info.backend_pid) is not None)
+            until(functools.partial(is_waiting, server, author.info.backend_pid))
             seen = waits(server, author.info.backend_pid) or b""
         finally:
             holder.rollback()
@@ -432,10 +438,14 @@ def test_a_backend_that_is_ended_or_killed_says_nothing_of_what_was_bound(
 ) -> None:
     prepare(private_system)
     canary, log = Canary(), Log(private_system)
-    for end in (
-        lambda pid: private_system.superuser.execute("select pg_terminate_backend(%s)", (pid,)),
-        lambda pid: os.kill(pid, signal.SIGKILL),
-    ):
+
+    def terminate(pid: int) -> None:
+        private_system.superuser.execute("select pg_terminate_backend(%s)", (pid,))
+
+    def kill(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    for end in (terminate, kill):
         holder = private_system.connect("operator", autocommit=False)
         holder.execute("select oml_add_member('area', 'nobody')")
         author = private_system.connect("app")
@@ -450,10 +460,7 @@ def test_a_backend_that_is_ended_or_killed_says_nothing_of_what_was_bound(
         thread = threading.Thread(target=submit)
         thread.start()
         pid = author.info.backend_pid
-        query = "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
-        until(
-            lambda q=query, p=pid: private_system.superuser.execute(q, (p,)).fetchone() is not None
-        )
+        until(functools.partial(is_waiting, private_system, pid))
         end(pid)
         thread.join()
         assert len(failed) == 1
@@ -517,7 +524,8 @@ def submit_sealed(app: Connection, content: bytes) -> None:
     place = body.Place(tenant_id.bytes, artifact_id.bytes, version)
     part = body.seal(dek, place, body.BODY, content)
     app.execute(
-        "select oml_submit_sealed('area', %s, %s, %s, %s, %s, %b, %s, %s, 'text/plain', 'observed')",
+        "select oml_submit_sealed('area', %s, %s, %s, %s, %s, %b, %s, %s,"
+        " 'text/plain', 'observed')",
         (artifact_id, version, dek_id, wrapped, epoch, part.ciphertext, part.plaintext_digest,
          part.ciphertext_digest),
     )  # fmt: skip

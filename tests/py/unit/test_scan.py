@@ -95,7 +95,8 @@ def raw_pdf(
     objects.append(b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
     for i, content in enumerate(contents):
         objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {first + 2 * i + 1} 0 R"
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792]"
+            f" /Contents {first + 2 * i + 1} 0 R"
             f" /Resources << /Font << /F1 {font} 0 R >> >> {extra} >>".encode()
         )
         data = zlib.compress(content) if packed == FLATE else content
@@ -165,7 +166,8 @@ def test_a_password_in_words_and_a_policy_of_the_deployment_are_found() -> None:
 def test_markdown_is_scanned_as_it_is_written_and_as_it_is_shown() -> None:
     text = (
         f"# Title\n\n[a link](https://example.org/?key={KEY_ID})\n\n"
-        f"**{TOKEN[:12]}**{TOKEN[12:]}\n\n| a | b |\n|---|---|\n| x | {KEY_ID[:6]}*{KEY_ID[6:]}* |\n\n"
+        f"**{TOKEN[:12]}**{TOKEN[12:]}\n\n"
+        f"| a | b |\n|---|---|\n| x | {KEY_ID[:6]}*{KEY_ID[6:]}* |\n\n"
         f"```\n{PRIVATE_KEY}\n```\n<!-- {KEY_ID} -->\n"
     )
     report = examine([part("text/markdown", text)])
@@ -184,7 +186,8 @@ def test_html_is_scanned_in_attributes_comments_scripts_and_as_it_is_shown() -> 
     text = (
         f'<!doctype html>\n<a title="x {KEY_ID}">a</a>\n<!-- line\n{KEY_ID} -->\n'
         f"<script>\nlet t = '{TOKEN}';\n</script>\n<p><b>{KEY_ID[:4]}</b>{KEY_ID[4:]}</p>\n"
-        f"<p>&#65;{KEY_ID[1:]}</p>\n<input value='&#x41;{KEY_ID[1:]}'>\n<p>{KEY_ID[:4]}</p>{KEY_ID[4:]}"
+        f"<p>&#65;{KEY_ID[1:]}</p>\n<input value='&#x41;{KEY_ID[1:]}'>\n"
+        f"<p>{KEY_ID[:4]}</p>{KEY_ID[4:]}"
     )
     report = examine([part("text/html", text)])
     assert report[0]["extractor"].startswith("html.parser ")
@@ -195,7 +198,10 @@ def test_html_is_scanned_in_attributes_comments_scripts_and_as_it_is_shown() -> 
 
 
 def test_a_pdf_is_scanned_page_by_page_and_beyond_them() -> None:
-    noted = f"/Annots [<< /Subtype /Text /Contents (note {TOKEN}) >> << /Subtype /Link /A << /S /URI /URI (https://a/?{KEY_ID}) >> >>]"
+    noted = (
+        f"/Annots [<< /Subtype /Text /Contents (note {TOKEN}) >>"
+        f" << /Subtype /Link /A << /S /URI /URI (https://a/?{KEY_ID}) >> >>]"
+    )
     plain = pdf(["first", f"second\nuses {KEY_ID}"])
     report = examine([part("application/pdf", plain)])
     assert (report[0]["basis"], report[0]["extractor"][:6]) == ("text", "pypdf ")

@@ -33,9 +33,12 @@ _READABLE = re.compile(
     % (_SHORTEST, _SHORTEST, _SHORTEST)
 )
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark q ruby s samp"
-    " small span strike strong sub sup time tt u var wbr".split()
-)
+    (
+        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn",
+        "em", "font", "i", "ins", "kbd", "label", "mark", "q", "ruby", "s", "samp", "small", "span",
+        "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
+    )
+)  # fmt: skip
 
 
 # Encodings are those that fonts name.

@@ -40,8 +40,10 @@ def examine(
     ``policies`` are patterns (Python's re, multi-line) by name, of what the deployment does not
     want in a submission: a match is a finding of kind ``policy.NAME``. A part may take
     ``cpu_s`` seconds of processor time; one that would take more has failed. Where none does, the
-    same parts and policies give the same report. Raises UsageError for a policy that is not understood, SetupError if the
-    extra ``review`` is not installed or its scanner does not start.
+    same parts and policies give the same report.
+
+    Raises UsageError for a policy that is not understood, SetupError if the extra ``review`` is not
+    installed or its scanner does not start.
     """
     patterns = dict(sorted((policies or {}).items()))
     _require_policies(patterns)
@@ -91,19 +93,27 @@ def _require_policies(policies: Mapping[str, str]) -> None:
             ) from None
 
 
+def require_libraries() -> None:
+    """Insist that the extra ``review`` is installed. Raises SetupError."""
+    _versions()
+
+
 def _scanner(policies: Mapping[str, str]) -> str:
     """Return what scans: the library with its version, and a digest of the policies."""
+    scanner = f"{_SCANNER} {_versions()[_SCANNER]}"
+    if not policies:
+        return scanner
+    return f"{scanner}, policies {hashlib.sha256(json.dumps(policies).encode()).hexdigest()[:16]}"
+
+
+def _versions() -> dict[str, str]:
     try:
-        versions = {name: metadata.version(name) for name in _LIBRARIES}
+        return {name: metadata.version(name) for name in _LIBRARIES}
     except metadata.PackageNotFoundError as error:
         raise SetupError(
             f"the library {error.name} is not installed",
             "A review's report needs the extra review: pip install 'oml[review]'.",
         ) from None
-    scanner = f"{_SCANNER} {versions[_SCANNER]}"
-    if not policies:
-        return scanner
-    return f"{scanner}, policies {hashlib.sha256(json.dumps(policies).encode()).hexdigest()[:16]}"
 
 
 def _findings(
@@ -114,7 +124,7 @@ def _findings(
     head = json.dumps({"policies": policies, "cpu_s": cpu_s, "parts": asked}).encode()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "oml.driver.scanning"],
+            [sys.executable, "-P", "-m", "oml.driver.scanning"],
             input=b"".join([head, b"\n", *(part.content for part in parts)]),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # a library may quote what it read

@@ -1,9 +1,9 @@
 """The process that scans for ``oml.driver.scan``: ``python -m oml.driver.scanning``.
 
-In: a line of JSON (``policies``, ``cpu_s``, and ``parts`` with media_type and bytes), then the contents one
-after the other. Out: a line of JSON for each part, its findings. The rules are loaded once; then
-each part has a fork, whose memory and processor time are limited, and which can open, write and
-dump nothing. It may be killed at any moment: what it did not say it did not find out.
+In: a line of JSON (``policies``, ``cpu_s``, and ``parts`` with media_type and bytes), then the
+contents one after the other. Out: a line of JSON for each part, its findings. The rules are loaded
+once; then each part has a fork, whose memory and processor time are limited, and which can open,
+write and dump nothing. It may be killed at any moment: what it did not say it did not find out.
 """
 
 import json
