@@ -80,6 +80,7 @@ def logged(server: System) -> Iterator[System]:
     yield server
     superuser = server.superuser
     superuser.execute("alter system reset all")
+    superuser.execute("alter role all reset all")
     superuser.execute("alter role app reset all")
     superuser.execute(f"alter role app in database {server.database} reset all".encode())
     superuser.execute(f"alter database {server.database} reset all".encode())
@@ -281,6 +282,9 @@ def test_a_body_is_in_the_log_where_the_doctor_warns(logged: System, case: Case)
         "alter role app in database {} set log_min_duration_statement = '0s'",
         "alter database {} set log_statement = 'ALL'",
         "alter role app set log_parameter_max_length_on_error = '1kB'",
+        "alter role app in database {} set log_parameter_max_length_on_error = '1kB'",
+        "alter database {} set log_parameter_max_length_on_error = 100",
+        "alter role all set log_parameter_max_length_on_error = -1",
     ],
 )
 def test_a_setting_of_a_role_or_a_database_is_seen_and_what_the_doctor_says_mends_it(
@@ -291,7 +295,7 @@ def test_a_setting_of_a_role_or_a_database_is_seen_and_what_the_doctor_says_mend
     assert leaks(logged)
     (warning,) = log_warnings(logged)
     assert ("app: " in warning.found) == ("role app" in statement)
-    for command in warning.hint.split(";"):
+    for command in warning.hint.rstrip(";").split(";"):
         superuser.execute(command.encode())
     reload(logged)
     assert not leaks(logged)
@@ -319,7 +323,7 @@ def test_a_role_goes_on_logging_where_only_the_others_were_mended(logged: System
     set_all(logged, ALL | SILENT)
     (warning,) = log_warnings(logged)
     assert warning.found.startswith("app: log_statement = all with log_parameter_max_length")
-    assert warning.hint == 'alter role "app" set log_parameter_max_length = 0;'
+    assert warning.hint == "alter role app set log_parameter_max_length = 0;"
     assert leaks(logged)
 
 

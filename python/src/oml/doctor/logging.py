@@ -43,6 +43,7 @@ _BESIDE = {
 }  # fmt: skip
 _AUDITED = {"all", "read", "write", "ddl"}
 """The classes of pgaudit.log whose statements may have a body among their parameters."""
+_ALL = "alter role all"
 _OWN_SOURCES = ("user", "database user", "client")
 
 
@@ -50,12 +51,14 @@ class Settings(NamedTuple):
     """What sessions have: the values of everybody, and of the roles that have some of their own.
 
     ``hidden`` are the settings whose value for everybody this login's own hides. A library that
-    a session loads is a value of its own name, ``on``.
+    a session loads is a value of its own name, ``on``. ``set_by`` says with what command a setting
+    was set, for everybody (None) or a role; where it is not there, it was none of those.
     """
 
     everybody: Values
     roles: Mapping[str, Values]
     hidden: list[str]
+    set_by: Mapping[tuple[str | None, str], str]
 
 
 def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
@@ -63,21 +66,27 @@ def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
     everybody = dict(_DEFAULTS)
     names = ", ".join(f"'{name}'" for name in (*_DEFAULTS, *_PRELOADING))
     hidden = []
-    for name, value, source in rows(
-        f"select n, current_setting(n, true), s.source from unnest(array[{names}]) n"
+    set_by: dict[tuple[str | None, str], str] = {}
+    for name, value, source, database in rows(
+        "select n, current_setting(n, true), s.source, quote_ident(current_database()) from "
+        f" unnest(array[{names}]) n"
         " left join pg_settings s on s.name = n where n not like '%preload%'"
     ):
         if value is not None:
             everybody[name] = value
         if source in _OWN_SOURCES:
             hidden.append(name)
+        if source in ("database", "global"):
+            set_by[None, name] = f"alter database {database}" if source == "database" else _ALL
         for library, setting in _LIBRARIES.items():
             if name == setting and source is not None:  # it has a definition: it is loaded
                 everybody[library] = "on"
     roles: dict[str, dict[str, str]] = {}
-    for role, name, value in rows(
+    for role, command, name, value in rows(
         # What holds for a role in this database comes after what it has everywhere.
-        "select r.rolname, split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)"
+        "select r.rolname, 'alter role ' || quote_ident(r.rolname) || case when s.setdatabase <> 0"
+        " then ' in database ' || quote_ident(current_database()) else '' end,"
+        " split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)"
         " from pg_db_role_setting s join pg_roles r on r.oid = s.setrole, unnest(s.setconfig) c"
         " where s.setdatabase in (0, (select oid from pg_database where datname ="
         f" current_database())) and split_part(c, '=', 1) in ({names})"
@@ -85,9 +94,11 @@ def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
     ):
         values = roles.setdefault(role, dict(everybody))
         values[name] = value
+        set_by[role, name] = command
+        set_by.setdefault((role, ""), f"alter role {command.split(' ')[2]}")
         if name in _PRELOADING:
             values.update({library: "on" for library in _LIBRARIES if library in value})
-    return Settings(everybody, roles, hidden)
+    return Settings(everybody, roles, hidden, set_by)
 
 
 def checks(settings: Settings, production: bool) -> Iterator[Check]:
@@ -125,12 +136,16 @@ def _check(
     faults = {role: fault(values) for role, values in settings.roles.items()}
     found = [f"everybody: {general}"] if general else []
     found += [f"{role}: {what}" for role, what in faults.items() if what and what != general]
-    hints = [f"alter system set {setting} = {safe}; select pg_reload_conf();"] if general else []
+    system = "alter system" if (None, setting) not in settings.set_by else ""
+    hints = (
+        [f"{system or settings.set_by[None, setting]} set {setting} = {safe};"] if general else []
+    )
+    hints += ["select pg_reload_conf();"] if general and system else []
     # A role that has the setting of its own is not mended by everybody's.
     hints += [
-        f'alter role "{role}" set {setting} = {safe};'
+        f"{settings.set_by.get((role, setting), settings.set_by[role, ''])} set {setting} = {safe};"
         for role, what in faults.items()
-        if what and (not general or settings.roles[role][setting] != settings.everybody[setting])
+        if what and (not general or (role, setting) in settings.set_by)
     ]
     hidden = [name for name in (setting, *_BESIDE.get(setting, ())) if name in settings.hidden]
     if hidden:

@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oml.core import body
 from oml.driver import extract
 
 CPU_S = 30
@@ -46,6 +47,7 @@ _READ = b"read\n"
 
 def main() -> None:
     """Scan what comes in."""
+    body.keep_out_of_core_dumps()
     from kingfisher_sdk import Rules, Scanner
 
     scanner = Scanner(Rules())
