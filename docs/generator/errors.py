@@ -39,9 +39,17 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
+    "OM016": (
+        "The claims are too long together.",
+        ("the claims beside the payload", "the claims beside the content"),
+    ),
     "OM092": (
         "The signer is too slow.",
         ("the signer at … did not answer", "… of … events were signed within"),
+    ),
+    "OM099": (
+        "What was to be unwrapped is not what was wrapped.",
+        ("what was given is not wrapped", "what was wrapped is no data key"),
     ),
     "OM194": (
         "A media type is missing or not well formed.",

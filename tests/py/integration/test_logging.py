@@ -218,7 +218,8 @@ SILENT = {"log_parameter_max_length": "0"}
 VERBOSE = {"log_min_error_statement": "error", "log_error_verbosity": "verbose"}
 LOADED = {"session_preload_libraries": "auto_explain"}
 AUDITED = {"pgaudit.log_parameter": "on"}
-EXPLAIN = LOADED | {"auto_explain.log_min_duration": "0"}
+UNLOADED = {"auto_explain.log_min_duration": "0"}
+EXPLAIN = LOADED | UNLOADED
 CASES = [
     *(Case({}, call, False) for call in (bound, bound_as_text, prepared, with_insert)),
     *(Case({}, call, False) for call in (fetched, literal, refused, refused_literal)),
@@ -248,6 +249,7 @@ CASES = [
     Case(EXPLAIN | {"auto_explain.log_nested_statements": "on"}, fetched, False),
     Case(EXPLAIN | {"auto_explain.log_verbose": "on"}, bound, True),
     Case(LOADED | {"auto_explain.log_verbose": "on"}, bound, False),
+    Case(UNLOADED | {"auto_explain.log_verbose": "on"}, bound, False),
     *(Case({"pgaudit.log": "all"}, call, False) for call in (bound, fetched, refused)),
     *(Case(AUDITED | {"pgaudit.log": log}, bound, True) for log in ("all, -misc", "READ")),
     Case(AUDITED | {"pgaudit.log": "function, role, misc"}, bound, False),
@@ -325,6 +327,16 @@ def test_a_role_goes_on_logging_where_only_the_others_were_mended(logged: System
     assert warning.found.startswith("app: log_statement = all with log_parameter_max_length")
     assert warning.hint == "alter role app set log_parameter_max_length = 0;"
     assert leaks(logged)
+
+
+def test_a_library_that_one_role_loads_is_seen(logged: System) -> None:
+    set_all(logged, UNLOADED | {"auto_explain.log_verbose": "on"})
+    assert not leaks(logged) and log_warnings(logged) == []
+    logged.superuser.execute("alter role app set session_preload_libraries = 'auto_explain'")
+    (warning,) = log_warnings(logged)
+    assert leaks(logged) and warning.found.startswith("app: auto_explain.log_min_duration = 0")
+    logged.superuser.execute(warning.hint.encode())
+    assert not leaks(logged) and log_warnings(logged) == []
 
 
 @pytest.mark.parametrize("hiding", ["log_parameter_max_length = 0", "log_statement = 'none'"])

@@ -43,7 +43,7 @@ _BESIDE = {
 }  # fmt: skip
 _AUDITED = {"all", "read", "write", "ddl"}
 """The classes of pgaudit.log whose statements may have a body among their parameters."""
-_ALL = "alter role all"
+_SYSTEM, _ALL = "alter system", "alter role all"
 _OWN_SOURCES = ("user", "database user", "client")
 
 
@@ -51,8 +51,9 @@ class Settings(NamedTuple):
     """What sessions have: the values of everybody, and of the roles that have some of their own.
 
     ``hidden`` are the settings whose value for everybody this login's own hides. A library that
-    a session loads is a value of its own name, ``on``. ``set_by`` says with what command a setting
-    was set, for everybody (None) or a role; where it is not there, it was none of those.
+    a session loads is a value of its own name, ``on``. ``set_by`` has the beginning of the command
+    that sets a setting again where it was set: for everybody (None), unless it is the server's own,
+    or a role. A role's "" is for what it has not set.
     """
 
     everybody: Values
@@ -68,8 +69,8 @@ def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
     hidden = []
     set_by: dict[tuple[str | None, str], str] = {}
     for name, value, source, database in rows(
-        "select n, current_setting(n, true), s.source, quote_ident(current_database()) from "
-        f" unnest(array[{names}]) n"
+        "select n, current_setting(n, true), s.source, quote_ident(current_database())"
+        f" from unnest(array[{names}]) n"
         " left join pg_settings s on s.name = n where n not like '%preload%'"
     ):
         if value is not None:
@@ -82,9 +83,9 @@ def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
             if name == setting and source is not None:  # it has a definition: it is loaded
                 everybody[library] = "on"
     roles: dict[str, dict[str, str]] = {}
-    for role, command, name, value in rows(
+    for role, quoted, place, name, value in rows(
         # What holds for a role in this database comes after what it has everywhere.
-        "select r.rolname, 'alter role ' || quote_ident(r.rolname) || case when s.setdatabase <> 0"
+        "select r.rolname, quote_ident(r.rolname), case when s.setdatabase <> 0"
         " then ' in database ' || quote_ident(current_database()) else '' end,"
         " split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)"
         " from pg_db_role_setting s join pg_roles r on r.oid = s.setrole, unnest(s.setconfig) c"
@@ -94,8 +95,8 @@ def gather(rows: Callable[[str], list[tuple[Any, ...]]]) -> Settings:
     ):
         values = roles.setdefault(role, dict(everybody))
         values[name] = value
-        set_by[role, name] = command
-        set_by.setdefault((role, ""), f"alter role {command.split(' ')[2]}")
+        set_by[role, name] = f"alter role {quoted}{place}"
+        set_by[role, ""] = f"alter role {quoted}"
         if name in _PRELOADING:
             values.update({library: "on" for library in _LIBRARIES if library in value})
     return Settings(everybody, roles, hidden, set_by)
@@ -136,17 +137,17 @@ def _check(
     faults = {role: fault(values) for role, values in settings.roles.items()}
     found = [f"everybody: {general}"] if general else []
     found += [f"{role}: {what}" for role, what in faults.items() if what and what != general]
-    system = "alter system" if (None, setting) not in settings.set_by else ""
-    hints = (
-        [f"{system or settings.set_by[None, setting]} set {setting} = {safe};"] if general else []
-    )
-    hints += ["select pg_reload_conf();"] if general and system else []
+    set_by = settings.set_by
+    mending = [set_by.get((None, setting), _SYSTEM)] if general else []
     # A role that has the setting of its own is not mended by everybody's.
-    hints += [
-        f"{settings.set_by.get((role, setting), settings.set_by[role, ''])} set {setting} = {safe};"
+    mending += [
+        set_by.get((role, setting), set_by[role, ""])
         for role, what in faults.items()
-        if what and (not general or (role, setting) in settings.set_by)
+        if what and (not general or (role, setting) in set_by)
     ]
+    hints = [f"{command} set {setting} = {safe};" for command in mending]
+    if _SYSTEM in mending:
+        hints.append("select pg_reload_conf();")
     hidden = [name for name in (setting, *_BESIDE.get(setting, ())) if name in settings.hidden]
     if hidden:
         found.append(f"others' {', '.join(hidden)} cannot be seen: this login has its own")
