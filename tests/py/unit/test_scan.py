@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -410,3 +411,23 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetupError, match="no-such-library is not installed") as caught:
         examine([part("text/plain", "a")])
     assert "oml[review]" in str(caught.value.hint)
+
+
+def test_the_command_line_reports_on_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text(f"one\n{TOKEN}\nKD-12345678\n")
+    command = [sys.executable, "-m", "oml", "review", "scan", str(file), "--media-type"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+    done = run("text/plain", "--policy", r"customer=KD-\d+", "--json")
+    assert done.returncode == 1, done.stderr
+    assert found(json.loads(done.stdout)) == {("betterleaks.github-pat", 2), ("policy.customer", 3)}
+    done = run("text/plain")
+    assert done.returncode == 1 and "betterleaks.github-pat" in done.stdout
+    assert TOKEN not in done.stdout
+    file.write_text("nothing")
+    assert run("text/plain").returncode == 0
+    for wrong in (("Text",), ("text/plain", "--policy", "a")):
+        assert run(*wrong).returncode == 2
