@@ -25,7 +25,7 @@ begin
           plaintext_digest, ciphertext_digest, dek_id, submitted_seq, submitted_at, state, state_seq
         ) values (
           e.tenant_id, e.artifact_id, e.version, (e.said ->> 'workarea_id')::uuid, e.said ->> 'path', e.principal,
-          e.said ->> 'provenance', e.said ->> 'media_type', (e.said ->> 'bytes')::bigint, (e.said ->> 'attachments')::int,
+          e.said ->> 'provenance', e.said ->> 'media_type', (e.said ->> 'bytes')::bigint, jsonb_array_length(e.said -> 'attachments'),
           e.plaintext_digest, e.ciphertext_digest, (e.said ->> 'dek_id')::uuid, e.seq, e.occurred_at, e.said ->> 'to', e.seq
         );
         if e.said -> 'derived_from' <> '[]' then

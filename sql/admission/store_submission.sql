@@ -49,7 +49,13 @@ begin
     'submission.submit',
     jsonb_strip_nulls(jsonb_build_object(
       'workarea_id', place.workarea_id, 'path', place.path, 'provenance', given.provenance, 'media_type', given.media_types[1],
-      'bytes', given.bytes[1], 'attachments', cardinality(given.bytes) - 1,
+      'bytes', given.bytes[1],
+      -- The claim and its files are one signed unit.
+      'attachments', coalesce((
+        select jsonb_agg(jsonb_build_object('plaintext_digest', encode(a.known_as, 'hex'), 'ciphertext_digest', encode(a.sealed_as, 'hex')) order by a.n)
+        from unnest(given.plaintext_digests, given.ciphertext_digests) with ordinality a (known_as, sealed_as, n)
+        where a.n > 1
+      ), '[]'),
       'derived_from', coalesce((
         select jsonb_agg(jsonb_build_object('artifact_id', split_part(d, '/', 1)::uuid, 'version', split_part(d, '/', 2)::bigint))
         from (select distinct lower(s) from unnest(given.derived_from) s) u (d)

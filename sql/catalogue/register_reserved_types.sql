@@ -22,7 +22,7 @@ as $$
     ('workarea.moved', '{workarea_id,from,path}', 4096, true, 'A workarea has another path; its id stays.'),
     ('workarea.joined', '{workarea_id,principal}', 4096, true, 'A principal became a member of a workarea.'),
     ('workarea.left', '{workarea_id,principal}', 4096, true, 'A principal is no longer a member of a workarea.'),
-    ('submission.submit', '{workarea_id,path,provenance,media_type,bytes,attachments,derived_from,dek_id,kek_epoch,sealed_by,to}', 65536, true, 'A version of an artifact was submitted; the event has both digests of its body. A writer''s own signature is named by the digest of its envelope.'),
+    ('submission.submit', '{workarea_id,path,provenance,media_type,bytes,attachments,derived_from,dek_id,kek_epoch,sealed_by,to}', 65536, true, 'A version of an artifact was submitted; the event has both digests of its body and of each attachment. A writer''s own signature is named by the digest of its envelope.'),
     ('submission.attach', '{part,name,media_type,bytes}', 4096, true, 'An attachment of a submission; the event has both digests of it.'),
     ('review.serve', '{parts}', 65536, true, 'The parts of a version, by their digests, were served to a reviewer.'),
     ('review.verdict', '{verb,from,to,verdict,review,findings_accepted}', 65536, true, 'A reviewer approved or rejected a version; review says for each part what that means.'),

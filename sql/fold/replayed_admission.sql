@@ -49,7 +49,7 @@ begin
   union all
   select e.tenant_id, 'oml.artifact_version', concat_ws('/', e.artifact_id, e.version), jsonb_build_object(
     'workarea_id', p.workarea_id, 'path', e.said ->> 'path', 'author', e.principal, 'provenance', e.said ->> 'provenance',
-    'media_type', e.said ->> 'media_type', 'bytes', (e.said ->> 'bytes')::bigint, 'attachments', (e.said ->> 'attachments')::int,
+    'media_type', e.said ->> 'media_type', 'bytes', (e.said ->> 'bytes')::bigint, 'attachments', jsonb_array_length(e.said -> 'attachments'),
     'plaintext_digest', e.plaintext_digest, 'ciphertext_digest', e.ciphertext_digest, 'dek_id', e.said ->> 'dek_id',
     'submitted_seq', e.seq, 'submitted_at', e.occurred_at, 'state', l.said ->> 'to', 'state_seq', l.seq,
     'reviewer', v.principal, 'reason', l.said ->> 'reason'
