@@ -20,6 +20,8 @@ begin
     select from oml.workarea_member m
     where m.tenant_id = actor.tenant_id and m.workarea_id = place.workarea_id and m.principal = set_member.principal and m.is_member
   ) then
+    -- The commit that made it so may have been cut short in its wait for standbys: see oml.first_receipt.
+    perform pg_logical_emit_message(true, 'oml.receipt', '');
     return;
   end if;
   perform oml.append_admission(actor.tenant_id, actor.principal, actor.auth, array[oml.admission_item(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clients import KINDS, Kind, Stage
 from clusters import Quorum, quorum, template
 from oml.dev.cluster import Cluster
 from seaweed import Bucket, serving
@@ -108,3 +109,26 @@ def trio(quorum_template: Path) -> Iterator[Quorum]:
     with _open_dir() as directory, quorum(quorum_template, directory) as running:
         running.fresh_database()
         yield running
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Which client."""
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def stage(system: System, kind: Kind) -> Iterator[Stage]:
+    """A tenant, for clients of one kind."""
+    made = Stage(system, kind)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plain(system: System) -> Iterator[Stage]:
+    """A tenant, for clients that are not asynchronous."""
+    made = Stage(system, "sync")
+    yield made
+    made.close()

@@ -88,7 +88,7 @@ class NotAcknowledged(DatabaseError):
             sqlstate,
             message,
             "The event may be durable on this server only, or not be there at all. Retry with the"
-            " same idempotency key until it is acknowledged.",
+            " same idempotency key until it is acknowledged; look first where it took no key.",
         )
 
 

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from clusters import STANDBYS, Quorum, until
-from oml.driver.commit import Receipt, acknowledged, append
+from oml.driver.commit import acknowledged, append
+from oml.driver.events import Receipt
 from oml.errors import DatabaseError, NotAcknowledged, UsageError
 from systems import Connection, System
 

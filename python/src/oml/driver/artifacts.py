@@ -4,6 +4,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+Digest = bytes
+
 
 class Attachment(NamedTuple):
     """A file that rides with a submission. ``name`` is a file name without a directory."""
@@ -44,6 +46,16 @@ class Part(NamedTuple):
         return f"Part({self.part}, {self.name!r}, {self.media_type!r}, {len(self.content)} bytes)"
 
 
+class Served(NamedTuple):
+    """A version as it was served to its reviewer; ``report`` is what a scan of it found."""
+
+    artifact_id: UUID
+    version: int
+    provenance: str
+    parts: tuple[Part, ...]
+    report: "Report | None" = None
+
+
 class Fetched(NamedTuple):
     """What oml_fetch() returns: the body, or one attachment."""
 
@@ -57,7 +69,8 @@ class Fetched(NamedTuple):
 
     def __repr__(self) -> str:
         """Return what may be shown or logged: not the content."""
-        return f"Fetched({self.version}, {self.state!r}, {self.media_type!r}, {len(self.content)} bytes)"
+        what = f"{self.version}, {self.state!r}, {self.media_type!r}"
+        return f"Fetched({what}, {len(self.content)} bytes)"
 
 
 class OwnSubmission(NamedTuple):
@@ -73,8 +86,8 @@ class OwnSubmission(NamedTuple):
     media_type: str
     bytes: int
     attachments: int
-    plaintext_digest: bytes
-    ciphertext_digest: bytes
+    plaintext_digest: Digest
+    ciphertext_digest: Digest
     state: str
     reviewer: str | None
     reason: str | None

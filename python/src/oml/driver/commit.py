@@ -2,35 +2,28 @@
 
 PostgreSQL ends a cancelled wait for synchronous standbys with a warning and a successful COMMIT,
 and a lost connection leaves it open whether a COMMIT took place. Neither is an acknowledgement.
+oml.driver.commit_async has the same for asyncio.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, tuple_row
 
-from oml.errors import NotAcknowledged, UsageError, from_postgres
+from oml.driver.calls import Call, T, appending
+from oml.driver.events import Receipt
+from oml.driver.retrying import refusal
+from oml.errors import DatabaseError, NotAcknowledged, UsageError, from_postgres
 
 Connection = psycopg.Connection[TupleRow]
 
 # Warnings that the server sends are let through, whatever the session has set.
-_PREPARE = "select set_config('client_min_messages', 'warning', true)"
+LET_WARNINGS_THROUGH = "select set_config('client_min_messages', 'warning', true)"
 _RAISED_BY_A_FUNCTION = "exec_stmt_raise"  # a deferred trigger's own words
-
-
-class Receipt(NamedTuple):
-    """What an append returns: where the event stands, and the SHA-256 of its envelope."""
-
-    tenant_id: UUID
-    seq: int
-    event_id: UUID
-    hash: bytes
 
 
 @contextmanager
@@ -49,14 +42,7 @@ def acknowledged(
             connection.execute("insert into …")
             connection.execute("select oml_append(…)")
     """
-    if connection.info.transaction_status not in (
-        TransactionStatus.IDLE,
-        TransactionStatus.UNKNOWN,
-    ):
-        raise UsageError(
-            "the connection is in a transaction already",
-            "Commit or roll it back first: only the outermost transaction is acknowledged.",
-        )
+    require_no_transaction(connection)
     transaction = connection.transaction()
     try:
         transaction.__enter__()
@@ -91,23 +77,29 @@ def append(
     Raises as ``acknowledged`` does. After NotAcknowledged, or a lost connection, call it again with
     the same key until it returns: the event is appended once.
     """
-    text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-    arguments = {"tenant": tenant, "idempotency_key": idempotency_key} | claims
-    query = sql.SQL("select r.* from oml_append({}, {}::jsonb, {}) r").format(
-        sql.Placeholder(),
-        sql.Placeholder(),
-        sql.SQL(", ").join(
-            sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder())
-            for name in arguments
-        ),
-    )
+    call = appending(type, payload, {"tenant": tenant, "idempotency_key": idempotency_key} | claims)
     with acknowledged(connection, synchronous_commit=synchronous_commit):
-        try:
-            row = connection.execute(query, (type, text, *arguments.values())).fetchone()
-        except psycopg.Error as error:
-            raise from_postgres(error) from None
-        assert row is not None
-    return Receipt(*row)
+        return answer(connection, (), call)
+
+
+def answer(connection: Connection, first: Sequence[Call[Any]], call: Call[T]) -> T:
+    """Make calls in the transaction under way, the last one for its answer.
+
+    Parameters are bound on the server, also where the connection's own cursors would not.
+
+    Raises DatabaseError, or UsageError for what cannot be sent. Neither holds what was sent.
+    """
+    failure = None
+    try:
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+            for before in first:
+                cursor.execute(before.query, before.parameters)
+            rows = cursor.execute(call.query, call.parameters, binary=True).fetchall()
+    except psycopg.Error as error:
+        failure = refusal(error)
+    if failure is not None:
+        raise failure
+    return call.read(rows)
 
 
 def set_level(connection: Connection, synchronous_commit: str) -> None:
@@ -120,8 +112,20 @@ def set_level(connection: Connection, synchronous_commit: str) -> None:
         raise from_postgres(error) from None
 
 
+def require_no_transaction(connection: psycopg.BaseConnection[Any]) -> None:
+    """Insist that the next transaction is an outermost one."""
+    if connection.info.transaction_status not in (
+        TransactionStatus.IDLE,
+        TransactionStatus.UNKNOWN,
+    ):
+        raise UsageError(
+            "the connection is in a transaction already",
+            "Commit or roll it back first: only the outermost transaction is acknowledged.",
+        )
+
+
 @contextmanager
-def doubts(connection: Connection) -> Iterator[list[str]]:
+def doubts(connection: psycopg.BaseConnection[Any]) -> Iterator[list[str]]:
     """Collect what the server says against a commit that is made inside; empty if nothing.
 
     The transaction must let warnings through (client_min_messages). Whatever warning we do not know
@@ -141,9 +145,25 @@ def doubts(connection: Connection) -> Iterator[list[str]]:
         connection.remove_notice_handler(take)
 
 
+def unanswered(connection: psycopg.BaseConnection[Any], error: psycopg.Error) -> DatabaseError:
+    """Return what an error during COMMIT means: it was refused, or nobody knows."""
+    refused = from_postgres(error)
+    if connection.broken or refused.disconnected:
+        return NotAcknowledged(
+            refused.sqlstate, f"the connection was lost during COMMIT: {refused.message}"
+        )
+    return refused
+
+
+def refuse_doubts(said: list[str]) -> None:
+    """Insist that the server said nothing against a commit. Raises NotAcknowledged."""
+    if said:
+        raise NotAcknowledged("01000", f"committed on this server alone: {'; '.join(said)}")
+
+
 def _commit(connection: Connection, transaction: AbstractContextManager[Any]) -> None:
     try:
-        connection.execute(_PREPARE)
+        connection.execute(LET_WARNINGS_THROUGH)
     except psycopg.Error as error:
         with suppress(psycopg.Error):
             transaction.__exit__(type(error), error, error.__traceback__)
@@ -152,11 +172,5 @@ def _commit(connection: Connection, transaction: AbstractContextManager[Any]) ->
         try:
             transaction.__exit__(None, None, None)
         except psycopg.Error as error:
-            refused = from_postgres(error)
-            if connection.broken or refused.disconnected:
-                raise NotAcknowledged(
-                    refused.sqlstate, f"the connection was lost during COMMIT: {refused.message}"
-                ) from None
-            raise refused from None
-    if said:
-        raise NotAcknowledged("01000", f"committed on this server alone: {'; '.join(said)}")
+            raise unanswered(connection, error) from None
+    refuse_doubts(said)

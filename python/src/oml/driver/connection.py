@@ -1,5 +1,7 @@
 """Connections to the journal's database."""
 
+from typing import Any
+
 import psycopg
 from psycopg.rows import TupleRow
 
@@ -15,14 +17,29 @@ def connect(
     Raises UsageError for an empty DSN, DatabaseError if the server cannot be reached, refuses, or
     the DSN does not parse.
     """
-    if dsn == "":
-        raise UsageError("the DSN is empty", "Leave --dsn out to use OML_DSN or the PG* variables.")
     try:
-        return psycopg.connect(
-            dsn or "",
-            autocommit=autocommit,
-            fallback_application_name=application_name,
-            client_encoding="UTF8",
+        return psycopg.connect(_given(dsn), autocommit=autocommit, **_options(application_name))
+    except psycopg.Error as error:
+        raise from_postgres(error) from None
+
+
+async def connect_async(
+    dsn: str | None = None, *, autocommit: bool = False, application_name: str = "oml"
+) -> psycopg.AsyncConnection[TupleRow]:
+    """Open a connection as ``connect`` does, for asyncio."""
+    try:
+        return await psycopg.AsyncConnection.connect(
+            _given(dsn), autocommit=autocommit, **_options(application_name)
         )
     except psycopg.Error as error:
         raise from_postgres(error) from None
+
+
+def _given(dsn: str | None) -> str:
+    if dsn == "":
+        raise UsageError("the DSN is empty", "Leave --dsn out to use OML_DSN or the PG* variables.")
+    return dsn or ""
+
+
+def _options(application_name: str) -> dict[str, Any]:
+    return {"fallback_application_name": application_name, "client_encoding": "UTF8"}
