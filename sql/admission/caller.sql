@@ -47,7 +47,7 @@ begin
     callers := callers + 1;
   end loop;
   if callers <> 1 then
-    perform oml.refuse_caller(caller.tenant, acting_as, permissions);
+    perform oml.refuse_caller(caller.tenant, acting_as, permissions, in_a_tenant => true);
   end if;
   if cardinality(permissions) = 1 then
     auth := 'membership:' || permissions[1];

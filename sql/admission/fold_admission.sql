@@ -1,5 +1,5 @@
--- What events about workareas, reviews and releases imply: the rows of their state, in chain order. What a
--- submission implies is inserted by oml.store_submission.
+-- What events about workareas, submissions and reviews imply: the rows of their state, in chain order. Of what
+-- oml_submit stores oml.store_submission inserts them itself.
 -- oml_fold_check computes the same from the journal in another way, and compares.
 create function oml.fold_admission(tenant_id uuid, seqs bigint[])
 returns void
@@ -16,10 +16,31 @@ begin
       j.plaintext_digest, j.ciphertext_digest, j.payload as said
     from oml.journal j
     where j.tenant_id = fold_admission.tenant_id and j.seq = any (seqs)
-      and split_part(j.type, '.', 1) in ('workarea', 'review', 'artifact')
+      and split_part(j.type, '.', 1) in ('workarea', 'submission', 'review', 'artifact')
     order by j.seq
   loop
     case e.type
+      when 'submission.submit' then
+        insert into oml.artifact_version (
+          tenant_id, artifact_id, version, workarea_id, path, author, provenance, media_type, bytes, attachments,
+          plaintext_digest, ciphertext_digest, dek_id, submitted_seq, submitted_at, state, state_seq
+        ) values (
+          e.tenant_id, e.artifact_id, e.version, (e.said ->> 'workarea_id')::uuid, e.said ->> 'path', e.principal,
+          e.said ->> 'provenance', e.said ->> 'media_type', (e.said ->> 'bytes')::bigint, (e.said ->> 'attachments')::int,
+          e.plaintext_digest, e.ciphertext_digest, (e.said ->> 'dek_id')::uuid, e.seq, e.occurred_at, e.said ->> 'to', e.seq
+        );
+        if e.said -> 'derived_from' <> '[]' then
+          insert into oml.derived_from (tenant_id, artifact_id, version, source_artifact_id, source_version)
+          select e.tenant_id, e.artifact_id, e.version, (s ->> 'artifact_id')::uuid, (s ->> 'version')::bigint
+          from jsonb_array_elements(e.said -> 'derived_from') s;
+        end if;
+      when 'submission.attach' then
+        insert into oml.attachment (
+          tenant_id, artifact_id, version, part, name, media_type, bytes, plaintext_digest, ciphertext_digest, attached_seq
+        ) values (
+          e.tenant_id, e.artifact_id, e.version, (e.said ->> 'part')::int, e.said ->> 'name', e.said ->> 'media_type',
+          (e.said ->> 'bytes')::bigint, e.plaintext_digest, e.ciphertext_digest, e.seq
+        );
       when 'review.serve' then
         insert into oml.served as s (tenant_id, artifact_id, version, part, principal, served_seq)
         select e.tenant_id, e.artifact_id, e.version, (p ->> 'part')::int, e.principal, e.seq

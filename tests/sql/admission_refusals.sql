@@ -26,8 +26,8 @@ $$;
 grant select on given to public;
 select is(pg_temp.outcome('ann', pg_temp.submission()), null, 'the usual one is taken');
 
-create temporary table refusal (what text, statement text, sqlstate text, message text, hint text);
-insert into refusal values
+create temporary table refused_case (what text, statement text, sqlstate text, message text, hint text);
+insert into refused_case values
   ('an empty body', pg_temp.submission('body', ''''''), 'OM193', 'the body is empty', '%at least one byte%'),
   ('no body', pg_temp.submission('body', 'null'), 'OM193', 'the body is empty', '%at least one byte%'),
   ('no media type', pg_temp.submission('media_type', 'null'), 'OM194', 'a part has no media type', '%application/octet-stream%'),
@@ -46,29 +46,29 @@ insert into refusal values
   ('no such tenant', pg_temp.submission('tenant', '''umbrella'''), 'OM003', 'there is no tenant ''umbrella'' that login ann may use', '%'),
   ('the provider''s chain', pg_temp.submission('tenant', '''provider'''), 'OM003', 'there is no tenant ''provider'' that login ann may use', '%');
 -- Sources.
-insert into refusal
+insert into refused_case
 select format('derived from %s', coalesce(source, 'null')), pg_temp.submission('derived_from', format('array[%L]::text[]', source)),
   'OM202', 'derived_from is not understood', '%at most 100 versions%'
 from unnest(array[null, '', 'x', :'bens', :'bens' || '/', :'bens' || '/0', :'bens' || '/01', :'bens' || '/-1', :'bens' || '/1 ', :'bens' || '/1234567890123456789', '/1', :'bens' || '/1/1']) source;
-insert into refusal
+insert into refused_case
 select format('derived from %s, which the author may not read', source), pg_temp.submission('derived_from', format('array[%L]', source)),
   'OM204', format('there is no version %s that the author may read', source), '%released in the author''s workareas%'
 from unnest(array[:'bens' || '/1', :'carls' || '/1', :'unknown' || '/1', :'anns' || '/2', :'anns' || '/999999999999999999']) source;
-insert into refusal
+insert into refused_case
 select format('a simulation made %s', provenance),
   pg_temp.submission('provenance', quote_literal(provenance), 'derived_from', format('array[%L]', :'simulated' || '/1')),
   'OM205', format('%s/1 is simulated, and what is made from it cannot be %s', :'simulated', provenance), '%Simulation cannot be taken off again.'
 from unnest(array['observed', 'derived', 'imported']) provenance;
-insert into refusal
+insert into refused_case
 select format('a simulation made %s by its next version', provenance),
   pg_temp.submission('provenance', quote_literal(provenance), 'artifact', quote_literal(:'simulated'), 'derived_from', format('array[%L]', :'anns' || '/1')),
   'OM205', format('%s/1 is simulated, and its next version cannot be %s', :'simulated', provenance), '%Simulation cannot be taken off again.'
 from unnest(array['observed', 'derived', 'imported']) provenance;
-insert into refusal
+insert into refused_case
 select 'more than 100 sources', pg_temp.submission('derived_from', format('array_fill(%L::text, array[101])', :'anns' || '/1')),
   'OM202', 'derived_from is not understood', '%at most 100 versions%';
 -- Media types that are none.
-insert into refusal
+insert into refused_case
 select format('media type %L', media_type), pg_temp.submission('media_type', quote_literal(media_type)),
   'OM194', format('''%s'' is no media type for the body', media_type), '%lower case%'
 from unnest(array[
@@ -79,11 +79,11 @@ from unnest(array[
 create function pg_temp.attached(names text, types text, contents text) returns text language sql as $$
   select pg_temp.submission('attachment_names', names, 'attachment_types', types, 'attachments', contents)
 $$;
-insert into refusal
-select format('an attachment named %L', name), pg_temp.attached(format('array[%L]::text[]', name), '''{text/plain}''', 'array[''a''::bytea]'),
+insert into refused_case
+select format('an attachment named %s', coalesce(to_json(name)::text, 'null')), pg_temp.attached(format('array[%L]::text[]', name), '''{text/plain}''', 'array[''a''::bytea]'),
   'OM199', format('%L is no name for attachment 1', name), '%1 to 255 bytes, no slash and no control character%'
 from unnest(array['', null, '.', '..', '/', 'a/b', E'a\nb', E'a\tb', E'\x7f', repeat('x', 256), repeat('ä', 128)]) name;
-insert into refusal values
+insert into refused_case values
   ('two attachments of one name', pg_temp.attached('''{a,a}''', '''{text/plain,text/plain}''', 'array[''a'', ''b'']::bytea[]'),
     'OM199', '''a'' is no name for attachment 2', '%no other attachment%'),
   ('an empty attachment', pg_temp.attached('''{a}''', '''{text/plain}''', 'array['''']::bytea[]'), 'OM198', 'attachment 1 has 0 bytes', '%1 to 1048576 bytes%'),
@@ -105,15 +105,15 @@ insert into refusal values
     'array(select n::text from generate_series(1, 17) n)', 'array_fill(''text/plain''::text, array[17])', 'array_fill(''a''::bytea, array[17])'),
     'OM211', '17 attachments with 17 names and 17 media types', '%at most 16 attachments%');
 -- Claims.
-insert into refusal
+insert into refused_case
 select format('%s of 2049 bytes', claim), pg_temp.submission(claim, 'repeat(''x'', 2049)'), 'OM016',
   'the claims beside the content are longer than 2048 bytes together', '%'
 from unnest(array['idempotency_key', 'operation', 'app_version', 'invocation_id', 'subject_id']) claim;
-insert into refusal values (
+insert into refused_case values (
   'claims of 2049 bytes together', pg_temp.submission('operation', 'repeat(''x'', 1018)', 'subject_id', 'repeat(''ä'', 509)'), 'OM016',
   'the claims beside the content are longer than 2048 bytes together', '%');
 
-select pg_temp.refused_to('ann', statement, sqlstate, message, hint, what || ' is refused') from refusal;
+select pg_temp.refused_to('ann', statement, sqlstate, message, hint, what || ' is refused') from refused_case;
 
 -- A claim of the most bytes that the rest leaves.
 select is(pg_temp.outcome('ann', pg_temp.submission('operation', format('repeat(''x'', %s)', 2048 - octet_length('research/2026')))), null, 'claims of 2048 bytes together are taken');
@@ -157,7 +157,7 @@ select pg_temp.refused_to('ann', pg_temp.submission('artifact', quote_literal(:'
 
 -- A transaction that may write nothing.
 set local transaction_read_only = on;
-select is(pg_temp.outcome('ben', pg_temp.submission()), 'OM018', 'nothing is submitted in a read-only transaction');
+select is(pg_temp.outcome('ben', pg_temp.submission()), 'OM051', 'nothing is submitted in a read-only transaction');
 
 select * from finish();
 rollback;

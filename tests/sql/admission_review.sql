@@ -175,10 +175,12 @@ select results_eq(
 
 -- What is not up for review.
 select pg_temp.refused_to(
-  'rita', format('select * from oml_review_serve(%L)', pg_temp.brought_to(state, 'simulated')), 'OM225',
-  format('%s/1 is %s and not up for review', (select v.artifact_id from oml.artifact_version v order by v.submitted_seq desc limit 1), state), '%oml_review_queue()%', format('what is %s is not served', state)
+  'rita', format('select * from oml_review_serve(%L)', artifact), 'OM225', format('%s/1 is %s and not up for review', artifact, state), '%oml_review_queue()%', format('what is %s is not served', state)
 )
-from unnest(array['approved', 'rejected', 'promoted', 'demoted', 'reassigned', 'simulation-ended']) state;
+from (
+  select s.state, pg_temp.brought_to(s.state, 'simulated') as artifact
+  from unnest(array['approved', 'rejected', 'promoted', 'demoted', 'reassigned', 'simulation-ended']) s (state) offset 0
+) v;
 
 -- The queue.
 select is_empty(

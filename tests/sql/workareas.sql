@@ -7,7 +7,7 @@ select * from no_plan();
 -- Paths.
 select pg_temp.refused_to(
   'olga', format(call, path), 'OM191', format('%L is no path of a workarea', path), '%at most 512 bytes, not of the form of a UUID%',
-  format('%L is no path for %s', path, call)
+  format('%s is no path for %s', coalesce(to_json(path)::text, 'null'), call)
 )
 from unnest(array[
   null, '', '/', '/a', 'a/', 'a//b', E'a\nb', E'a/\x01', '00000000-0000-0000-0000-000000000000', 'ABCDEF00-0000-0000-0000-000000000000', repeat('x', 513),
@@ -77,13 +77,13 @@ select throws_ok(statement, 'OM060', null, format('%s is refused', statement))
 from unnest(array[
   'update oml.workarea set workarea_id = gen_random_uuid()', 'update oml.workarea set created_seq = 1', 'delete from oml.workarea',
   'update oml.workarea_member set principal = ''eve''', 'delete from oml.workarea_member',
-  'update oml.artifact_version set path = ''x''', 'update oml.artifact_version set provenance = ''observed''', 'update oml.artifact_version set author = ''eve''',
+  'update oml.artifact_version set path = ''x''', 'update oml.artifact_version set provenance = ''imported''', 'update oml.artifact_version set author = ''eve''',
   'update oml.artifact_version set plaintext_digest = sha256('''')', 'update oml.artifact_version set dek_id = gen_random_uuid()',
-  'update oml.artifact_version set state = ''promoted'', provenance = ''imported''', 'delete from oml.artifact_version',
+  'update oml.artifact_version set state = ''promoted'', provenance = ''simulated''', 'delete from oml.artifact_version',
   'update oml.body set ciphertext = ''x''', 'delete from oml.body', 'update oml.dek set wrapped = ''x''', 'delete from oml.dek'
 ]) statement;
 set session_replication_role = replica;
-select throws_ok('update oml.artifact_version set provenance = ''observed''', 'OM060', null, 'nor under session_replication_role = replica');
+select throws_ok('update oml.artifact_version set provenance = ''imported''', 'OM060', null, 'nor under session_replication_role = replica');
 reset session_replication_role;
 
 -- Another tenant has paths of its own, and sees none of these.

@@ -27,7 +27,8 @@ _LOOK_LIKE_TEXT = tuple(
     for kind in filetype.types
     if kind.mime in ("application/pdf", "application/rtf", "application/postscript")
 )
-_SIGNED = frozenset(kind.mime for kind in filetype.types)
+# What any bytes are has a signature there, too: that of one kind of font.
+_SIGNED = frozenset(kind.mime for kind in filetype.types) - {"application/octet-stream"}
 _HEADER_BYTES = 8192
 
 
