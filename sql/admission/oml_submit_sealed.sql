@@ -39,17 +39,20 @@ declare
   actor record;
   given oml.submission;
   checked record;
-  n int := cardinality(attachments) + 1;
+  n int := coalesce(cardinality(attachments), 0) + 1;
   content bytea;
   lengths bigint[] := '{}';
 begin
   actor := oml.caller(tenant, '{submit}', true);
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
+  if array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+    perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
+  end if;
   given.media_types := array[media_type] || attachment_types;
   given.names := array[''] || attachment_names;
   given.ciphertexts := array[ciphertext] || attachments;
-  given.plaintext_digests := array[plaintext_digest] || attachment_plaintext_digests;
-  given.ciphertext_digests := array[ciphertext_digest] || attachment_ciphertext_digests;
+  given.plaintext_digests := array[plaintext_digest] || array(select d from unnest(attachment_plaintext_digests) d);
+  given.ciphertext_digests := array[ciphertext_digest] || array(select d from unnest(attachment_ciphertext_digests) d);
   foreach content in array given.ciphertexts loop
     lengths := lengths || greatest(octet_length(content) - overhead, 0)::bigint;
   end loop;
@@ -65,7 +68,7 @@ begin
       hint = 'Artifact, version, dek_id, wrapped_dek and kek_epoch are as oml_data_key() gave them out; each part has both digests, SHA-256 of 32 bytes.';
   end if;
   checked := oml.check_parts(
-    (select s.value from oml.setting s where s.name = 'signer'), uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
     uuid_send(dek_id), wrapped_dek, given.media_types, given.plaintext_digests, given.ciphertext_digests, given.ciphertexts
   );
   if checked.refusal is not null then
@@ -89,9 +92,8 @@ begin
   given.idempotency_key := idempotency_key;
   if idempotency_key is not null then
     given.request_digest := oml.submission_digest(
-      actor.auth, workarea, case when version > 1 then artifact end, provenance, given.media_types, given.names, given.plaintext_digests,
-      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id, given.sealed_by,
-      case when writer_envelope is not null then coalesce(oml.writer_kid(writer_envelope), '') end
+      actor.auth, workarea, artifact, provenance, given.media_types, given.names,
+      given.plaintext_digests || array[dek_id::text::bytea], given.derived_from, operation, app_version, caused_by, invocation_id, subject_id
     );
   end if;
   return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);

@@ -13,9 +13,9 @@ begin
   select j.tenant_id, j.seq, t.target
   from oml.journal j
   left join oml.event_type e on e.type = j.type and e.schema_version = j.schema_version
-  cross join unnest(coalesce(e.targets, '{bronze.events}')) t (target)
+  cross join unnest(coalesce(e.targets, '{bronze.events}')) with ordinality t (target, nth)
   where j.tenant_id = derive_events.tenant_id and j.seq = any (derive_events.seqs)
-  order by j.seq;
+  order by j.seq, t.nth;
 
   insert into oml.entity as e (
     tenant_id, entity_type, entity_id, last_seq, last_event_id, last_type, event_count, first_at, last_at, state
