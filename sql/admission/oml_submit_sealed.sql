@@ -92,8 +92,9 @@ begin
   given.idempotency_key := idempotency_key;
   if idempotency_key is not null then
     given.request_digest := oml.submission_digest(
-      actor.auth, workarea, artifact, provenance, given.media_types, given.names,
-      given.plaintext_digests || array[dek_id::text::bytea], given.derived_from, operation, app_version, caused_by, invocation_id, subject_id
+      actor.auth, workarea, case when version > 1 then artifact end, provenance, given.media_types, given.names, given.plaintext_digests,
+      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id, given.sealed_by,
+      case when writer_envelope is not null then coalesce(oml.writer_kid(writer_envelope), '') end
     );
   end if;
   return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);
