@@ -7,8 +7,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+import oml
 from oml.driver.artifacts import Part, Report
 from oml.driver.scan import examine
+from oml.errors import DatabaseError
 from systems import Connection, System
 
 TOKEN = "ghp_" + "zQ8xkLm2Vn4pRt6wYb0cJd1eHf3gSi5uAo7q"
@@ -119,3 +121,18 @@ def test_the_longest_report_is_taken(reviewed: tuple[System, Connection]) -> Non
     approve(reviewer, artifact, report, accept=True)
     assert verdict(system, artifact)["review"] == report
     assert all(entry["findings"][-1]["kind"] == "more" for entry in report)
+
+
+def test_the_driver_scans_what_it_is_served(reviewed: tuple[System, Connection]) -> None:
+    system, _ = reviewed
+    artifact = submit(system, f"# Notes\n\n{TOKEN}".encode(), {})
+    with oml.connect(system.dsn(f"rita_{system.database}")) as client:
+        served = client.review(artifact)
+        assert served.report == examine(served.parts)
+        with pytest.raises(DatabaseError) as caught:
+            client.verdict(artifact, "approve", report=served.report)
+        assert caught.value.sqlstate == "OM222"
+        client.verdict(artifact, "reject", "it has a token", report=served.report)
+    said = verdict(system, artifact)
+    assert said["review"] == served.report
+    assert said["review"][0]["findings"] == [{"kind": "betterleaks.github-pat", "line": 3}]
