@@ -39,6 +39,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The event type belongs to the deployment.",
         ("event type %L is reserved", "event type %L lies in a namespace reserved"),
     ),
+    "OM016": (
+        "The claims beside the content are too long.",
+        ("the claims beside the",),
+    ),
     "OM092": (
         "The signer is too slow.",
         ("the signer at … did not answer", "… of … events were signed within"),
@@ -54,6 +58,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "OM205": (
         "Simulation cannot be taken off.",
         ("%s is simulated, and what is made", "%s/%s is simulated, and its next"),
+    ),
+    "OM210": (
+        "What is stored of a submission is not what the journal says.",
+        ("… of the stored version …", "the digests kept of", "the data key of"),
     ),
     "OM212": (
         "The reason is missing.",
