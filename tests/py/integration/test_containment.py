@@ -29,9 +29,7 @@ def office(private_system: System) -> Office:
 def holding(needle: bytes, root: Path) -> set[Path]:
     """Return the files below a place in which these bytes are, as they are or in hex."""
     return {
-        path
-        for path in root.rglob("*")
-        if path.is_file() and contains(path.read_bytes(), needle)
+        path for path in root.rglob("*") if path.is_file() and contains(path.read_bytes(), needle)
     }
 
 
@@ -43,7 +41,9 @@ def contains(data: bytes, needle: bytes) -> bool:
 def told(system: System) -> Iterator[bytes]:
     """Yield outbox and journal as text, and all values of the lake's tables."""
     for table in ("outbox", "journal", "entity", "artifact_version", "attachment", "event_type"):
-        text = value(system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t")
+        text = value(
+            system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t"
+        )
         yield text.encode()
     for table in TABLES:
         if (system.lake / table.location).exists():
@@ -75,8 +75,14 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     canary = f"canary {uuid4()}".encode()
     big = canary + b" sings. " * 1000000
     artifact = office.submit(big, canary + b" attached", canary * 20000)
-    assert outcome(office.author, "select oml_submit('nowhere', %b, 'text/plain', 'observed')", canary) == "OM190"
-    assert outcome(office.author, "select oml_submit('research', %b, 'image/png', 'observed')", canary) == "OM195"
+    assert (
+        outcome(office.author, "select oml_submit('nowhere', %b, 'text/plain', 'observed')", canary)
+        == "OM190"
+    )
+    assert (
+        outcome(office.author, "select oml_submit('research', %b, 'image/png', 'observed')", canary)
+        == "OM195"
+    )
     literal = f"select oml_submit('research', '{canary.decode()}', 'image/png', 'observed')"
     assert outcome(office.author, literal) == "OM195"
     assert outcome(office.author, literal.replace("image/png", "")) == "OM194"
@@ -95,7 +101,9 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         "select oml_append('note.added', jsonb_build_object('n', %s::text))", (known.decode(),)
     )
     assert outcome(system.superuser, f"select '{known.decode()}'::int") is not None
-    system.superuser.execute("select count(*) from (select g from generate_series(1, 400000) g order by -g offset 0) s")
+    system.superuser.execute(
+        "select count(*) from (select g from generate_series(1, 400000) g order by -g offset 0) s"
+    )
     published(system)
     cluster = system.cluster
     assert any(contains(text, known) for text in told(system))
@@ -121,9 +129,14 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         assert not holding(chunk, system.lake) and not holding(chunk, system.tlog)
         assert not any(contains(text, chunk) for text in told(system))
     assert {path.name.partition(".")[0] for path in everywhere} & own, "it is found where it is"
-    assert value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'") == 0
+    assert (
+        value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'")
+        == 0
+    )
     # No temporary file was written for what was encrypted, served or fetched.
-    temporary = [line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line]
+    temporary = [
+        line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line
+    ]
     assert len(temporary) == 1
 
 
@@ -153,4 +166,6 @@ def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
     expect_exact(system)
     done = system.oml("reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert outbox_max(system) == value(system.superuser, "select seq from oml.frontier where name = 'lake'")
+    assert outbox_max(system) == value(
+        system.superuser, "select seq from oml.frontier where name = 'lake'"
+    )

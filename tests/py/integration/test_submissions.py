@@ -96,7 +96,9 @@ def test_a_verdict_beside_a_resubmission_is_on_what_was_served(office: Office) -
             lambda a=artifact: submit(office.author, b"better", artifact=a),
         )
         assert judged in (None, "OM221")
-        query = "select version from oml.artifact_version where state <> 'held' and artifact_id = %s"
+        query = (
+            "select version from oml.artifact_version where state <> 'held' and artifact_id = %s"
+        )
         approved = office.system.superuser.execute(query, (artifact,)).fetchall()
         assert approved == ([(1,)] if judged is None else [])
     office.expect_whole()
