@@ -63,6 +63,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "Simulation cannot be taken off.",
         ("%s is simulated, and what is made", "%s/%s is simulated, and its next"),
     ),
+    "OM210": (
+        "What is stored of a submission is not what the journal says.",
+        ("… of the stored version …", "the digests kept of", "the data key of"),
+    ),
     "OM212": (
         "The reason is missing.",
         ("%s needs a reason", "reject needs a reason"),

@@ -5,6 +5,7 @@ returns oml.receipt
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan -- plans for one or two events cost more than running them
 as $$
 #variable_conflict use_column
 declare

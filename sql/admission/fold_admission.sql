@@ -1,4 +1,5 @@
--- What events about workareas, submissions and reviews imply: the rows of their state, in chain order.
+-- What events about workareas, submissions and reviews imply: the rows of their state, in chain order. Of what
+-- oml_submit stores oml.store_submission inserts them itself.
 -- oml_fold_check computes the same from the journal in another way, and compares.
 create function oml.fold_admission(tenant_id uuid, seqs bigint[])
 returns void

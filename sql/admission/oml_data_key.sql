@@ -25,7 +25,7 @@ begin
   end if;
   kek_epoch := oml.kek_epoch(actor.tenant_id);
   made := oml.make_data_key(
-    (select s.value from oml.setting s where s.name = 'signer'), uuid_send(actor.tenant_id), uuid_send(artifact_id), kek_epoch
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), kek_epoch
   );
   if made.refusal is not null then
     perform oml.refuse_signing(made.refusal);

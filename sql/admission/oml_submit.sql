@@ -1,5 +1,6 @@
 -- The body is encrypted here, in memory, before anything of it is written. Nothing that fails in here logs
--- its statement, which may hold the body as text; what else would is the server's settings (oml doctor).
+-- its statement, which may hold the body as text; what else would is the server's settings (oml doctor). Nor is
+-- more of the contents than is allowed ever in a set of rows: beyond work_mem PostgreSQL writes that to a file.
 create function @extschema@.oml_submit(
   workarea text,
   body bytea,
@@ -24,54 +25,68 @@ volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set log_min_error_statement = panic
+set work_mem = '64MB'
 as $$
 declare
   actor record;
-  given oml.submission;
   sealed oml.sealed_parts;
-  contents bytea[] := array[body] || attachments;
+  contents bytea[];
+  content bytea;
+  media_types text[];
+  names text[] := '{""}';
+  bytes bigint[];
+  artifact_id uuid := coalesce(artifact, gen_random_uuid());
+  version bigint := 1;
+  request_digest bytea;
 begin
   actor := oml.caller(tenant, '{submit}', true);
-  perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
-  given.media_types := array[media_type] || attachment_types;
-  given.names := array[''] || attachment_names;
-  given.bytes := array(select octet_length(c) from unnest(contents) c);
-  perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
-  given.workarea := workarea;
-  given.artifact_id := coalesce(artifact, gen_random_uuid());
-  given.version := case when artifact is null then 1 else oml.next_version(actor.tenant_id, artifact, actor.principal) end;
-  if artifact is not null and given.version = 1 then
-    perform oml.refuse_artifact(artifact);
+  -- What is usual is asked in one expression, what is wrong elsewhere: see oml_append.
+  if (
+    octet_length(body) between 1 and 1048576 and media_type is not null and provenance in ('observed', 'imported', 'simulated')
+    and attachments = '{}' and attachment_names = '{}' and attachment_types = '{}' and derived_from = '{}'
+    and octet_length(convert_to(concat_ws(' ', workarea, idempotency_key, operation, app_version, invocation_id, subject_id), 'UTF8')) <= 2048
+  ) then
+    contents := array[body];
+    media_types := array[media_type];
+    bytes := array[octet_length(body)];
+  else
+    perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
+    if array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+      perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
+    end if;
+    contents := array[body] || attachments;
+    media_types := array[media_type] || attachment_types;
+    names := names || attachment_names;
+    bytes := '{}';
+    foreach content in array contents loop
+      bytes := bytes || octet_length(content)::bigint;
+    end loop;
+    perform oml.require_content(provenance, media_types, names, bytes, derived_from);
   end if;
-  given.provenance := provenance;
-  given.derived_from := coalesce(derived_from, '{}');
-  given.kek_epoch := oml.kek_epoch(actor.tenant_id);
+  if artifact is not null then
+    version := oml.next_version(actor.tenant_id, artifact, actor.principal);
+    if version = 1 then
+      perform oml.refuse_artifact(artifact);
+    end if;
+  end if;
   sealed := oml.seal_parts(
-    (select s.value from oml.setting s where s.name = 'signer'), uuid_send(actor.tenant_id), uuid_send(given.artifact_id),
-    given.version, given.kek_epoch, contents, given.media_types
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), version, oml.kek_epoch(actor.tenant_id), contents, media_types
   );
   if sealed.refusal is not null then
     perform oml.refuse_signing(sealed.refusal);
   end if;
-  given.plaintext_digests := sealed.plaintext_digests;
-  given.ciphertexts := sealed.ciphertexts;
-  given.ciphertext_digests := sealed.ciphertext_digests;
-  given.dek_id := sealed.dek_id;
-  given.wrapped := sealed.wrapped;
-  given.sealed_by := 'server';
-  given.operation := operation;
-  given.app_version := app_version;
-  given.caused_by := caused_by;
-  given.invocation_id := invocation_id;
-  given.subject_id := subject_id;
-  given.idempotency_key := idempotency_key;
   if idempotency_key is not null then
-    given.request_digest := oml.submission_digest(
-      actor.auth, workarea, artifact, provenance, given.media_types, given.names, given.plaintext_digests,
-      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id
+    request_digest := oml.submission_digest(
+      actor.auth, workarea, artifact, provenance, media_types, names, sealed.plaintext_digests,
+      coalesce(derived_from, '{}'), operation, app_version, caused_by, invocation_id, subject_id
     );
   end if;
-  return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);
+  return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, (
+    workarea, artifact_id, version, provenance, media_types, names, bytes,
+    sealed.plaintext_digests, sealed.ciphertexts, sealed.ciphertext_digests,
+    sealed.dek_id, oml.kek_epoch(actor.tenant_id), sealed.wrapped, 'server', coalesce(derived_from, '{}'), null,
+    operation, app_version, caused_by, invocation_id, subject_id, idempotency_key, request_digest
+  )::oml.submission);
 end
 $$;
 comment on function @extschema@.oml_submit(text, bytea, text, text, text, uuid, text[], text[], text[], bytea[], text, text, text, uuid, text, text)

@@ -1,4 +1,5 @@
 -- What the client encrypted under oml_data_key(). It is opened once, in memory, to check what the events then say.
+-- As in oml_submit nothing of it gets into a temporary file.
 create function @extschema@.oml_submit_sealed(
   workarea text,
   artifact uuid,
@@ -31,22 +32,31 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set work_mem = '64MB'
 as $$
 declare
   overhead constant int := 41;  -- version byte, nonce and tag: oml.core.body
   actor record;
   given oml.submission;
   checked record;
-  n int := cardinality(attachments) + 1;
+  n int := coalesce(cardinality(attachments), 0) + 1;
+  content bytea;
+  lengths bigint[] := '{}';
 begin
   actor := oml.caller(tenant, '{submit}', true);
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
+  if array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+    perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
+  end if;
   given.media_types := array[media_type] || attachment_types;
   given.names := array[''] || attachment_names;
   given.ciphertexts := array[ciphertext] || attachments;
-  given.plaintext_digests := array[plaintext_digest] || attachment_plaintext_digests;
-  given.ciphertext_digests := array[ciphertext_digest] || attachment_ciphertext_digests;
-  given.bytes := array(select greatest(octet_length(c) - overhead, 0) from unnest(given.ciphertexts) c);
+  given.plaintext_digests := array[plaintext_digest] || array(select d from unnest(attachment_plaintext_digests) d);
+  given.ciphertext_digests := array[ciphertext_digest] || array(select d from unnest(attachment_ciphertext_digests) d);
+  foreach content in array given.ciphertexts loop
+    lengths := lengths || greatest(octet_length(content) - overhead, 0)::bigint;
+  end loop;
+  given.bytes := lengths;
   perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
   if artifact is null or version is null or version < 1 or dek_id is null or wrapped_dek is null
     or kek_epoch is distinct from oml.kek_epoch(actor.tenant_id)
@@ -58,7 +68,7 @@ begin
       hint = 'Artifact, version, dek_id, wrapped_dek and kek_epoch are as oml_data_key() gave them out; each part has both digests, SHA-256 of 32 bytes.';
   end if;
   checked := oml.check_parts(
-    (select s.value from oml.setting s where s.name = 'signer'), uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
     uuid_send(dek_id), wrapped_dek, given.media_types, given.plaintext_digests, given.ciphertext_digests, given.ciphertexts
   );
   if checked.refusal is not null then

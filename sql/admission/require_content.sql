@@ -23,9 +23,7 @@ begin
       errcode = 'OM197', message = format('a body of %s bytes', bytes[1]),
       hint = format('A body has at most %s bytes.', most.body_bytes);
   elsif n - 1 > most.attachments or cardinality(media_types) is distinct from n or cardinality(names) is distinct from n then
-    raise exception using
-      errcode = 'OM211', message = format('%s attachments with %s names and %s media types', n - 1, cardinality(names) - 1, cardinality(media_types) - 1),
-      hint = format('A submission has at most %s attachments, and a name and a media type for each.', most.attachments);
+    perform oml.refuse_attachments(n - 1, cardinality(names) - 1, cardinality(media_types) - 1);
   end if;
   for part in 2 .. n loop
     if bytes[part] is null or bytes[part] not between 1 and most.attachment_bytes then

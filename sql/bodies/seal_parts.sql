@@ -11,7 +11,7 @@ create function oml.seal_parts(
 returns oml.sealed_parts
 language plpython3u
 volatile
-set search_path = pg_catalog, pg_temp
+-- search_path: pinned by its callers
 as $python$
 core = SD.get('core')
 if core is None:

@@ -71,7 +71,7 @@ begin
   )
   select
     coalesce(n.name, d.tenant_id::text), d.entity_type, d.entity_id,
-    case when d.found is null then 'missing' when d.expected is null then 'extra' else 'different' end,
+    case when d.entity_type = 'oml.lifecycle' then 'not allowed' when d.found is null then 'missing' when d.expected is null then 'extra' else 'different' end,
     d.expected, d.found
   from (
     select

@@ -11,14 +11,15 @@ begin
   return query
   with event as materialized (
     select j.tenant_id, j.seq, j.type, j.occurred_at, j.principal, j.artifact_id, j.artifact_version as version,
-      j.plaintext_digest, j.ciphertext_digest, j.payload as said
+      j."authorization" as auth, j.plaintext_digest, j.ciphertext_digest, j.payload as said
     from oml.journal j
     where split_part(j.type, '.', 1) in ('workarea', 'submission', 'review', 'artifact') and (chain_id is null or j.tenant_id = chain_id)
   ),
   step as (
-    select e.*, lag(e.said ->> 'to') over (partition by e.tenant_id, e.artifact_id, e.version order by e.seq) as was
+    select e.*, lag(e.said ->> 'to') over version_steps as was, first_value(e.said ->> 'provenance') over version_steps as provenance
     from event e
     where e.said ? 'to'
+    window version_steps as (partition by e.tenant_id, e.artifact_id, e.version order by e.seq)
   ),
   last_step as (
     select distinct on (s.tenant_id, s.artifact_id, s.version) s.* from step s order by s.tenant_id, s.artifact_id, s.version, s.seq desc
@@ -83,7 +84,8 @@ begin
   where not exists (
     select from oml.lifecycle() l
     where l.event_type = s.type and l.from_state is not distinct from s.was and l.to_state = s.said ->> 'to'
-      and (s.said ->> 'from') is not distinct from s.was
+      and (s.said ->> 'from') is not distinct from s.was and s.auth = 'membership:' || l.permission
+      and (not l.simulated_only or s.provenance = 'simulated')
   );
 end
 $$;

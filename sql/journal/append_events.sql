@@ -108,8 +108,8 @@ begin
     perform oml.derive_events(
       append_events.tenant_id, array(select chain.seq + n from generate_series(1, cardinality(fresh)) n)
     );
-    -- Events of submissions come from there alone, and never with an application's.
-    if split_part(fresh[1].type, '.', 1) in ('workarea', 'submission', 'review', 'artifact') then
+    -- Events of reviews come from there alone, and never with an application's.
+    if split_part(fresh[1].type, '.', 1) in ('workarea', 'review', 'artifact') then
       perform oml.fold_admission(
         append_events.tenant_id, array(select chain.seq + n from generate_series(1, cardinality(fresh)) n)
       );

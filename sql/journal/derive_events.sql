@@ -12,15 +12,15 @@ declare
   is_whole boolean;
 begin
   with due as materialized (
-    select j.tenant_id, j.seq, t.target
+    select j.tenant_id, j.seq, t.target, t.nth
     from oml.journal j
     left join oml.event_type e on e.type = j.type and e.schema_version = j.schema_version
-    cross join unnest(coalesce(e.targets, '{bronze.events}')) t (target)
+    cross join unnest(coalesce(e.targets, '{bronze.events}')) with ordinality t (target, nth)
     where j.tenant_id = derive_events.tenant_id and j.seq = any (derive_events.seqs)
   ),
   queued as (
     insert into oml.outbox (tenant_id, chain_seq, target)
-    select d.tenant_id, d.seq, d.target from due d order by d.seq
+    select d.tenant_id, d.seq, d.target from due d order by d.seq, d.nth
     returning 1
   )
   select (select count(*) from due) = (select count(*) from queued) into is_whole;

@@ -1,7 +1,7 @@
 -- Says why a caller has no membership, or no single one, that fits what it asked for: tenant, principal
 -- and permissions (any of them is enough) may each be null, for any. An unknown tenant and somebody else's tenant get one answer:
--- two would tell who our customers are.
-create function oml.refuse_caller(tenant text, principal text, permissions text[], impersonation uuid default null)
+-- two would tell who our customers are. What is done in a tenant's name alone leaves the provider aside.
+create function oml.refuse_caller(tenant text, principal text, permissions text[], impersonation uuid default null, in_a_tenant boolean default false)
 returns void
 language plpgsql
 volatile
@@ -23,7 +23,9 @@ begin
       filter (where m.tenant = coalesce(refuse_caller.tenant, m.tenant))
   into tenants, principals
   from oml.membership m
-  where m.login = session_user and (refuse_caller.permissions is null or m.permissions && refuse_caller.permissions);
+  where m.login = session_user
+    and (refuse_caller.permissions is null or m.permissions && refuse_caller.permissions)
+    and not (in_a_tenant and m.tenant = 'provider');
   if tenants is null then
     raise exception using
       errcode = 'OM001',

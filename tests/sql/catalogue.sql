@@ -95,7 +95,7 @@ from (values
 select pg_temp.refused(
   format('select oml_register_event_type(%L, 9)', type), 'OM015',
   format('event type %L lies in a namespace reserved for the deployment', type),
-  'key., tenant., membership., impersonation., event-type., journal., database. and oml. are taken.', format('%s cannot be registered', type)
+  'key., tenant., membership., impersonation., event-type., journal., database., workarea., submission., review., artifact. and oml. are taken.', format('%s cannot be registered', type)
 )
 from unnest(array[
   'key.issued', 'key.retired', 'tenant.genesis', 'tenant.created', 'tenant.suspended', 'membership.granted',

@@ -10,6 +10,18 @@ select oml_register_event_type('invoice.exported');
 set session authorization clerk;
 select oml_append('invoice.exported', '{}', entity_type => 'invoice', entity_id => '7');
 reset session authorization;
+create role author login in role oml_writer, oml_reviewer, oml_operator;
+select oml_grant('author', 'globex', '{submit,operate}'), oml_grant('author', 'globex', '{submit,review}', 'another');
+set session authorization author;
+select oml_use(principal => 'author');
+select oml_create_workarea('here'), oml_add_member('here', 'author'), oml_add_member('here', 'another');
+select artifact_id as source from oml_submit('here', 'a', 'text/plain', 'observed', attachment_names => '{b}', attachment_types => '{text/plain}', attachments => '{b}') \gset
+select artifact_id as made from oml_submit('here', 'c', 'text/plain', 'derived', derived_from => array[:'source' || '/1']) \gset
+select oml_use(principal => 'another');
+select count(*) from oml_review_serve(:'source');
+select set_config('oml.transaction', '', true);
+reset session authorization;
+insert into oml.writer_envelope (tenant_id, artifact_id, version, envelope) values (:'globex', :'source', 1, 'x');
 insert into oml.lake_table (name, location) values ('silver.test', 'here');
 insert into oml.accepted_loss (accepted_seq, tenant_id, journal_head, outbox_after, outbox_upto) values (1, :'globex', 2, 3, 4);
 insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenant, principal, reason, started_at, expires_at)
@@ -27,12 +39,13 @@ select t, o, format(
     else 'truncate oml.%1$I cascade' end, t, c
 )
 from (values
-  ('journal', 'seq'), ('outbox', 'seq'), ('tenant', 'name'), ('event_type', 'max_bytes'), ('accepted_loss', 'tenant'), ('tlog_node', 'n')
+  ('journal', 'seq'), ('outbox', 'seq'), ('tenant', 'name'), ('event_type', 'max_bytes'), ('accepted_loss', 'tenant'), ('tlog_node', 'n'),
+  ('attachment', 'name'), ('derived_from', 'source_version'), ('artifact_event', 'seq'), ('dek', 'wrapped'), ('body', 'ciphertext'), ('writer_envelope', 'envelope')
 ) as never_changed (t, c)
 cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
-from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog', 'workarea', 'workarea_member', 'artifact_version', 'served']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
 insert into attempt values
   ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
   ('membership', 'TRUNCATE', 'truncate oml.membership'), ('gate', 'TRUNCATE', 'truncate oml.gate');
@@ -69,6 +82,15 @@ insert into change values
   ('key', 'another column', 'update oml.key set issued_seq = 0', 'it is append-only'),
   ('key', 'another column beside it', 'update oml.key set retired_seq = 9, purpose = ''signing''', 'it is append-only'),
   ('impersonation', 'another column', 'update oml.impersonation set reason = ''other''', 'it is append-only');
+insert into change
+select c.relname, a.attname, format('update oml.%I set %I = %s', c.relname, a.attname, case format_type(a.atttypid, null)
+    when 'uuid' then 'gen_random_uuid()' when 'text' then '''x''' when 'bytea' then '''x''' when 'boolean' then 'not ' || a.attname
+    when 'timestamp with time zone' then 'now() + interval ''1 day''' else a.attname || ' + 1' end), format('only %s may change', k.columns)
+from (values
+  ('workarea', 'path, last_seq'), ('workarea_member', 'is_member, last_seq'), ('artifact_version', 'workarea_id, state, state_seq, reviewer, reason'), ('served', 'served_seq')
+) k (table_name, columns)
+join pg_class c on c.oid = ('oml.' || k.table_name)::regclass
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and a.attname <> all (string_to_array(k.columns, ', '));
 select throws_ok(
   statement, 'OM060', format('UPDATE on oml.%s is refused: %s', table_name, message), format('%s of %s may not change', what, table_name)
 )
@@ -157,16 +179,16 @@ from unnest(array[
 -- The outbox row hangs off the event in the same way.
 set session_replication_role = replica;
 set session authorization clerk;
-select is((oml_append('invoice.exported', '{}')).seq, 3::bigint, 'an append under session_replication_role = replica');
+select is((oml_append('invoice.exported', '{}')).seq, 10::bigint, 'an append under session_replication_role = replica');
 reset session authorization;
 reset session_replication_role;
 select is(
-  (select array_agg(chain_seq order by seq) from oml.outbox where tenant_id = :'globex'), array[1, 2, 3]::bigint[],
+  (select array_agg(chain_seq order by seq) from oml.outbox where tenant_id = :'globex'), array(select generate_series(1, 10))::bigint[],
   'queues its outbox row too'
 );
 
 select is(
-  (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j where (tenant_id, seq) <> (:'globex', 3)),
+  (select md5(string_agg(j::text, ',' order by j.event_id)) from oml.journal j where (tenant_id, seq) <> (:'globex', 10)),
   (select journal from digest), 'no event has changed'
 );
 select ok((select ok from oml_verify_chain('globex')), 'and the chain verifies');

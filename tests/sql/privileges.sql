@@ -30,6 +30,8 @@ select set_eq(
     ('lake_table', 'oml_fleet', 'INSERT,SELECT'),
     ('gate', 'oml_kernel', 'SELECT'), ('gate', 'oml_fleet', 'INSERT,SELECT,UPDATE'), ('instance', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
     ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT'), ('tlog_node', 'oml_fleet', 'INSERT,SELECT'),
+    ('workarea', 'oml_kernel', 'INSERT,SELECT'), ('workarea_member', 'oml_kernel', 'INSERT,SELECT'), ('artifact_version', 'oml_kernel', 'INSERT,SELECT'), ('attachment', 'oml_kernel', 'INSERT,SELECT'), ('derived_from', 'oml_kernel', 'INSERT,SELECT'), ('served', 'oml_kernel', 'INSERT,SELECT'), ('artifact_event', 'oml_kernel', 'INSERT,SELECT'), ('dek', 'oml_kernel', 'INSERT,SELECT'), ('body', 'oml_kernel', 'INSERT,SELECT'), ('writer_envelope', 'oml_kernel', 'INSERT,SELECT'),
+    ('workarea', 'oml_fleet', 'SELECT'), ('workarea_member', 'oml_fleet', 'SELECT'), ('artifact_version', 'oml_fleet', 'SELECT'), ('attachment', 'oml_fleet', 'SELECT'), ('derived_from', 'oml_fleet', 'SELECT'), ('served', 'oml_fleet', 'SELECT'), ('artifact_event', 'oml_fleet', 'SELECT'), ('key', 'oml_kernel', 'SELECT'),
     ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT,UPDATE'), ('chain_no', 'oml_fleet', 'SELECT,UPDATE,USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
@@ -43,8 +45,9 @@ select set_eq(
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
     ('frontier.fenced_at', 'oml_fleet', 'UPDATE'), ('event_type.retired_at', 'oml_fleet', 'UPDATE'),
     ('tlog.generation', 'oml_fleet', 'UPDATE'), ('tlog.size', 'oml_fleet', 'UPDATE'), ('tlog.root', 'oml_fleet', 'UPDATE'),
+    ('workarea.path', 'oml_kernel', 'UPDATE'), ('workarea.last_seq', 'oml_kernel', 'UPDATE'), ('workarea_member.is_member', 'oml_kernel', 'UPDATE'), ('workarea_member.last_seq', 'oml_kernel', 'UPDATE'), ('artifact_version.workarea_id', 'oml_kernel', 'UPDATE'), ('artifact_version.state', 'oml_kernel', 'UPDATE'), ('artifact_version.state_seq', 'oml_kernel', 'UPDATE'), ('artifact_version.reviewer', 'oml_kernel', 'UPDATE'), ('artifact_version.reason', 'oml_kernel', 'UPDATE'), ('served.served_seq', 'oml_kernel', 'UPDATE'),
     ('tlog.checkpoint', 'oml_fleet', 'UPDATE'), ('tlog.published_at', 'oml_fleet', 'UPDATE') $$,
-  'columns: the key of a chain, the ends of keys, types and impersonations, the frontier, and what the rows of a log move on to'
+  'columns: the key of a chain, the ends of keys, types and impersonations, the frontier, what the rows of a log move on to, and where a submission stands'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -86,6 +89,17 @@ select set_eq(
       ('instance', '{oml_fleet}', 'ALL', 'true', 'true'),
       ('accepted_loss', '{oml_fleet}', 'SELECT', 'true', '-'), ('accepted_loss', '{oml_fleet}', 'INSERT', '-', 'true'),
       ('lake_table', '{oml_fleet}', 'SELECT', 'true', '-'), ('lake_table', '{oml_fleet}', 'INSERT', '-', 'true'),
+      ('key', '{oml_kernel}', 'SELECT', %1$L, '-'),
+      ('workarea', '{oml_kernel}', 'SELECT', %1$L, '-'), ('workarea', '{oml_kernel}', 'INSERT', '-', %1$L), ('workarea', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('workarea', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('workarea_member', '{oml_kernel}', 'SELECT', %1$L, '-'), ('workarea_member', '{oml_kernel}', 'INSERT', '-', %1$L), ('workarea_member', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('workarea_member', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('artifact_version', '{oml_kernel}', 'SELECT', %1$L, '-'), ('artifact_version', '{oml_kernel}', 'INSERT', '-', %1$L), ('artifact_version', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('artifact_version', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('attachment', '{oml_kernel}', 'SELECT', %1$L, '-'), ('attachment', '{oml_kernel}', 'INSERT', '-', %1$L), ('attachment', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('derived_from', '{oml_kernel}', 'SELECT', %1$L, '-'), ('derived_from', '{oml_kernel}', 'INSERT', '-', %1$L), ('derived_from', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('served', '{oml_kernel}', 'SELECT', %1$L, '-'), ('served', '{oml_kernel}', 'INSERT', '-', %1$L), ('served', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('served', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('artifact_event', '{oml_kernel}', 'SELECT', %1$L, '-'), ('artifact_event', '{oml_kernel}', 'INSERT', '-', %1$L), ('artifact_event', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('dek', '{oml_kernel}', 'SELECT', %1$L, '-'), ('dek', '{oml_kernel}', 'INSERT', '-', %1$L),
+      ('body', '{oml_kernel}', 'SELECT', %1$L, '-'), ('body', '{oml_kernel}', 'INSERT', '-', %1$L),
+      ('writer_envelope', '{oml_kernel}', 'SELECT', %1$L, '-'), ('writer_envelope', '{oml_kernel}', 'INSERT', '-', %1$L),
       ('tlog', '{oml_fleet}', 'INSERT', '-', 'true'), ('tlog', '{oml_fleet}', 'UPDATE', 'true', 'true'),
       ('tlog_node', '{oml_fleet}', 'INSERT', '-', 'true'),
       ('tlog', '{oml_fleet}', 'SELECT', 'true', '-'), ('tlog_node', '{oml_fleet}', 'SELECT', 'true', '-') $$,
@@ -130,6 +144,10 @@ select set_eq(
     ('tlog_changes', '{oml_auditor,oml_daemon}'), ('tlog_entries', '{oml_auditor,oml_daemon}'), ('tlog_advance', '{oml_daemon}'),
     ('tlog_record', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
     ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
+    ('oml_submit', '{oml_writer}'), ('oml_submit_sealed', '{oml_writer}'), ('oml_data_key', '{oml_writer}'),
+    ('oml_my_submissions', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_fetch', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_history', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('lifecycle', '{oml_writer,oml_reviewer,oml_operator,oml_auditor,oml_fleet}'),
+    ('oml_review_queue', '{oml_reviewer}'), ('oml_review_serve', '{oml_reviewer}'), ('oml_verdict', '{oml_reviewer}'),
+    ('oml_create_workarea', '{oml_operator}'), ('oml_move_workarea', '{oml_operator}'), ('oml_add_member', '{oml_operator}'), ('oml_remove_member', '{oml_operator}'), ('oml_promote', '{oml_operator}'), ('oml_demote', '{oml_operator}'), ('oml_reassign', '{oml_operator}'), ('oml_end_simulation', '{oml_operator}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
     ('draw_outbox_seq', '{oml_owner}'), ('derive', '{oml_owner}'), ('copy_settings', '{oml_owner}'),
     ('guard_commit', '{oml_owner}'), ('require_quorum', '{oml_owner}'),

@@ -29,7 +29,8 @@ select is_empty(
 select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
   $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation'),
-       ('instance'), ('gate'), ('accepted_loss'), ('tlog'), ('tlog_node') $$,
+       ('instance'), ('gate'), ('accepted_loss'), ('tlog'), ('tlog_node'),
+       ('workarea'), ('workarea_member'), ('artifact_version'), ('attachment'), ('derived_from'), ('served'), ('artifact_event'), ('dek'), ('body'), ('writer_envelope') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -46,7 +47,8 @@ select set_eq(
        'oml_append', 'oml_verify_chain', 'oml_create_tenant', 'oml_grant', 'oml_revoke', 'oml_register_event_type',
        'oml_append_batch', 'oml_retire_event_type', 'oml_fold_check', 'oml_entity', 'oml_genesis', 'oml_configure', 'oml_attach', 'oml_use', 'oml_impersonate', 'oml_end_impersonation',
        'oml_issue_key', 'oml_retire_key', 'oml_keys', 'oml_rotate_signing_key',
-       'oml_fork_check', 'oml_gate_status', 'oml_gate_accept_loss', 'oml_adopt', 'oml_prove_inclusion'
+       'oml_fork_check', 'oml_gate_status', 'oml_gate_accept_loss', 'oml_adopt', 'oml_prove_inclusion',
+       'oml_submit', 'oml_submit_sealed', 'oml_data_key', 'oml_my_submissions', 'oml_fetch', 'oml_history', 'oml_review_queue', 'oml_review_serve', 'oml_verdict', 'oml_create_workarea', 'oml_move_workarea', 'oml_add_member', 'oml_remove_member', 'oml_promote', 'oml_demote', 'oml_reassign', 'oml_end_simulation'
      ) $$,
   'outside schema oml there are the public functions alone'
 );
@@ -123,7 +125,17 @@ select set_eq(
     ('oml.tlog', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.tlog', 'guard_tlog', 'oml.guard_tlog'),
     ('oml.tlog_node', 'guard_rows', 'oml.guard_append_only'), ('oml.tlog_node', 'guard_truncate', 'oml.guard_append_only'),
-    ('oml.frontier', 'guard_forward', 'oml.guard_forward'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,
+    ('oml.frontier', 'guard_forward', 'oml.guard_forward'),
+    ('oml.workarea', 'guard_columns', 'oml.guard_columns'), ('oml.workarea', 'guard_rows', 'oml.guard_append_only'), ('oml.workarea', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.workarea_member', 'guard_columns', 'oml.guard_columns'), ('oml.workarea_member', 'guard_rows', 'oml.guard_append_only'), ('oml.workarea_member', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.artifact_version', 'guard_columns', 'oml.guard_columns'), ('oml.artifact_version', 'guard_rows', 'oml.guard_append_only'), ('oml.artifact_version', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.attachment', 'guard_rows', 'oml.guard_append_only'), ('oml.attachment', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.derived_from', 'guard_rows', 'oml.guard_append_only'), ('oml.derived_from', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.served', 'guard_columns', 'oml.guard_columns'), ('oml.served', 'guard_rows', 'oml.guard_append_only'), ('oml.served', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.artifact_event', 'guard_rows', 'oml.guard_append_only'), ('oml.artifact_event', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.dek', 'guard_rows', 'oml.guard_append_only'), ('oml.dek', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.body', 'guard_rows', 'oml.guard_append_only'), ('oml.body', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.writer_envelope', 'guard_rows', 'oml.guard_append_only'), ('oml.writer_envelope', 'guard_truncate', 'oml.guard_append_only'), ('oml.membership', 'guard_truncate', 'oml.guard_append_only') $$,
   'these triggers stand on the tables and no other'
 );
 
@@ -138,14 +150,16 @@ select is(
   'by the function that takes the xid first'
 );
 
--- Functions.
+-- Functions. A SET clause is dear, so what runs at each append or submission has that of its caller.
+create temporary table unpinned as
+select unnest('{open_chain,seal,seal_artifact,guard_entity,caller,find_workarea,seal_parts,store_submission,kek_epoch}'::name[]) as proname;
 select matches(
   array_to_string(proconfig, ' '), '(^| )search_path=pg_catalog, pg_temp( |$)', format('the search_path of %s is pinned, pg_temp last', signature)
 )
-from function where proname not in ('open_chain', 'seal', 'guard_entity') order by signature;
+from function where proname not in (select proname from unpinned) order by signature;
 select is_empty(
   $$ select f.signature from function f, aclexplode(f.proacl) a
-     where (f.proconfig is null and (f.prosecdef or f.proname not in ('open_chain', 'seal', 'guard_entity')))
+     where (f.proconfig is null and (f.prosecdef or f.proname not in (select proname from unpinned)))
        or (f.proconfig is null and a.grantee not in ('oml_kernel'::regrole, 'oml_owner'::regrole)) $$,
   'the others run inside those alone: their owner calls them, and a trigger of its tables'
 );
@@ -182,6 +196,7 @@ select set_eq(
     ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
     ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'),
     ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
+        ('oml_submit', 'oml_kernel'), ('oml_submit_sealed', 'oml_kernel'), ('oml_data_key', 'oml_kernel'), ('oml_my_submissions', 'oml_kernel'), ('oml_fetch', 'oml_kernel'), ('oml_history', 'oml_kernel'), ('oml_review_queue', 'oml_kernel'), ('oml_review_serve', 'oml_kernel'), ('oml_verdict', 'oml_kernel'), ('oml_create_workarea', 'oml_kernel'), ('oml_move_workarea', 'oml_kernel'), ('oml_add_member', 'oml_kernel'), ('oml_remove_member', 'oml_kernel'), ('oml_promote', 'oml_kernel'), ('oml_demote', 'oml_kernel'), ('oml_reassign', 'oml_kernel'), ('oml_end_simulation', 'oml_kernel'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );
@@ -192,15 +207,18 @@ select is_empty(
 );
 select set_eq(
   $$ select proname::text from function where language = 'plpython3u' $$,
-  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('prove_chain'), ('fork_faults'), ('checked_alone'), ('seal_checkpoint'), ('prove_inclusion'), ('tlog_root'), ('checkpoint_fault'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
+  $$ values ('load_core'), ('read_signer'), ('seal'), ('seal_batch'), ('seal_artifact'), ('seal_parts'), ('open_parts'), ('check_parts'), ('make_data_key'), ('writer_kid'), ('writer_fault'), ('prove_chain'), ('fork_faults'), ('checked_alone'), ('seal_checkpoint'), ('prove_inclusion'), ('tlog_root'), ('checkpoint_fault'), ('schema_fault'), ('schema_violations') $$, 'these are all the Python functions there are'
 );
 select is_empty(
   $$ select signature from function where prosecdef and language = 'plpython3u' $$, 'none of them changes whose powers it acts with'
 );
-select is_empty(
-  $$ select signature from function where provolatile <> 'v' or proparallel <> 'u' $$,
-  'every function looks at the database anew and none runs in a parallel worker'
+select set_eq(
+  $$ select proname::text, provolatile::text from function where provolatile <> 'v' $$,
+  $$ values ('lifecycle', 'i'), ('is_released', 'i'), ('admission_item', 'i'), ('kek_epoch', 'i'), ('body_limits', 'i'), ('submission_digest', 'i'),
+       ('folded_admission', 's'), ('replayed_admission', 's') $$,
+  'every function looks at the database anew, but those that look at nothing and the two that a check has in one snapshot'
 );
+select is_empty($$ select signature from function where proparallel <> 'u' $$, 'none runs in a parallel worker');
 select isnt(obj_description(oid, 'pg_proc'), null, format('%s says what it does', signature))
 from function where pronamespace <> 'oml'::regnamespace order by signature;
 select isnt(obj_description(t.oid, 'pg_type'), null, format('type %s says what it is', t.typname))

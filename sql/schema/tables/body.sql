@@ -4,8 +4,7 @@ create table if not exists oml.body (
   version bigint not null,
   part int not null,
   ciphertext bytea not null,
-  constraint body_pkey primary key (tenant_id, artifact_id, version, part),
-  constraint body_part_check check (part >= 0)
+  constraint body_pkey primary key (tenant_id, artifact_id, version, part)
 );
 alter table oml.body alter column ciphertext set storage external;
 comment on table oml.body is 'Encrypted bodies and attachments, before and after their release. Not in the journal, which has their digests.';

@@ -6,8 +6,7 @@ create table if not exists oml.dek (
   kek_epoch int not null,
   wrapped bytea not null,
   constraint dek_pkey primary key (tenant_id, dek_id),
-  constraint dek_version_key unique (tenant_id, artifact_id, version),
-  constraint dek_kek_epoch_check check (kek_epoch > 0)
+  constraint dek_version_key unique (tenant_id, artifact_id, version)
 );
 comment on table oml.dek is 'Data keys, each wrapped under its tenant''s key-encryption key, which the signer holds. Not in the journal.';
 comment on column oml.dek.tenant_id is 'Tenant.';

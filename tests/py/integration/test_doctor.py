@@ -8,7 +8,8 @@ import pytest
 
 from clusters import Quorum, until
 from oml.dev.cluster import SUPERUSER
-from oml.doctor.examine import Check, Report, Status, examine
+from oml.doctor.check import Check, Status
+from oml.doctor.examine import Report, examine
 from oml.doctor.standby_names import parse
 from oml.errors import UsageError
 from systems import Connection, System

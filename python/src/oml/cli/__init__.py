@@ -6,7 +6,7 @@ import traceback
 import typer
 
 from oml import __version__
-from oml.cli import dev, doctor, gate, keys, lake, proofs, reconcile, serve, tlog, verify
+from oml.cli import dev, doctor, gate, keys, lake, proofs, reconcile, review, serve, tlog, verify
 from oml.cli.output import JsonOption, print_json
 from oml.errors import EXIT_COULD_NOT_RUN, DatabaseError, OmlError, from_postgres
 
@@ -17,6 +17,7 @@ app.add_typer(dev.app, name="dev")
 app.add_typer(gate.app, name="gate")
 app.add_typer(keys.app, name="keys")
 app.add_typer(lake.app, name="lake")
+app.add_typer(review.app, name="review")
 app.add_typer(tlog.app, name="tlog")
 app.command()(gate.adopt)
 app.command()(serve.serve)

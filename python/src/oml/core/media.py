@@ -21,8 +21,15 @@ _TEXTS = frozenset(
 )
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # control characters that no text has
-_LOOK_LIKE_TEXT = frozenset(("application/pdf", "application/rtf", "application/postscript"))
-_SIGNED = frozenset(kind.mime for kind in filetype.types)
+_CONTROLS = bytes(b for b in range(128) if _NO_TEXT.match(chr(b)))
+_LOOK_LIKE_TEXT = tuple(
+    kind
+    for kind in filetype.types
+    if kind.mime in ("application/pdf", "application/rtf", "application/postscript")
+)
+# What any bytes are has a signature there, too: that of one kind of font.
+_SIGNED = frozenset(kind.mime for kind in filetype.types) - {"application/octet-stream"}
+_HEADER_BYTES = 8192
 
 
 def parse(media_type: str) -> tuple[str, str] | None:
@@ -39,11 +46,7 @@ def parse(media_type: str) -> tuple[str, str] | None:
 
 def is_text(essence: str) -> bool:
     """Tell whether content of this type is text, to be read with its charset."""
-    return (
-        essence.startswith("text/")
-        or essence in _TEXTS
-        or essence.endswith(_TEXT_SUFFIXES)
-    )
+    return essence.startswith("text/") or essence in _TEXTS or essence.endswith(_TEXT_SUFFIXES)
 
 
 def require(part: int, media_type: str, content: bytes) -> None:
@@ -77,25 +80,28 @@ def fault(media_type: str, content: bytes) -> str | None:
     if parsed is None:
         raise ValueError(f"{media_type!r} is no media type")
     essence, charset = parsed
-    found = filetype.guess_mime(content)
+    header = bytearray(content[:_HEADER_BYTES])
     if is_text(essence):
-        return _text_fault(essence, charset, content, found)
+        return _text_fault(essence, charset, content, header)
     if essence not in _SIGNED:
         return None
-    header = bytearray(content[:8192])
     if any(kind.match(header) for kind in filetype.types if kind.mime == essence):
         return None
+    found = filetype.guess_mime(header)
     return f"it begins as {found} does" if found else f"it does not begin as {essence} does"
 
 
-def _text_fault(essence: str, charset: str, content: bytes, found: str | None) -> str | None:
-    if found in _LOOK_LIKE_TEXT:
-        return f"it begins as {found} does"
+def _text_fault(essence: str, charset: str, content: bytes, header: bytearray) -> str | None:
+    for kind in _LOOK_LIKE_TEXT:
+        if kind.match(header):
+            return f"it begins as {kind.mime} does"
     try:
         text = content.decode(charset)
     except UnicodeDecodeError as error:
         return f"byte {error.start} does not decode as {charset}"
-    control = _NO_TEXT.search(text)
+    # In these charsets a control character is one byte, and such a byte nothing else.
+    may_hold = charset == "utf-16" or len(content.translate(None, _CONTROLS)) != len(content)
+    control = _NO_TEXT.search(text) if may_hold else None
     if control is not None:
         return f"it holds the control character U+{ord(control[0]):04X}"
     if essence == "application/json" or essence.endswith("+json"):

@@ -44,6 +44,7 @@ _KEK_BYTES = bindings.crypto_aead_xchacha20poly1305_ietf_KEYBYTES
 _WRAP_VERSION = b"\x01"
 _WRAP_DOMAIN = b"oml-kek-1"
 _KEK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[.](0|[1-9][0-9]{0,8})")
+_MOST_KEKS = 64  # that are kept in memory
 _BUSY_PAUSE_S = 0.005
 _LOOK_S = 0.1
 
@@ -121,7 +122,7 @@ def not_unwrapped(kek: str) -> keys.SignerError:
 class FileSigner:
     """A signing key in a file, with KEKs in the directory ``kek`` beside it.
 
-    The key is read once and again whenever the file behind it changes, so replacing or removing a
+    A key is read once and again whenever the file behind it changes, so replacing or removing a
     key, or opening it to others, takes effect at the next event. ``forbidden_directory`` is a tree
     that the files must not lie in.
     """
@@ -130,6 +131,7 @@ class FileSigner:
         self._path = path
         self._forbidden = forbidden_directory
         self._known: tuple[tuple[int, ...], keys.SigningKey, bytes] | None = None
+        self._keks: dict[str, tuple[tuple[int, ...], tuple[int, ...], bytes]] = {}
         self._making = threading.Lock()
 
     def _key(self) -> tuple[keys.SigningKey, bytes]:
@@ -198,8 +200,12 @@ class FileSigner:
     def _kek(self, kek: str) -> bytes:
         """Read a KEK. Raises FileNotFoundError, and OM095 for a file that is not to be trusted."""
         path = self._kek_path(kek)
+        directory = os.path.dirname(path)
+        known = self._keks.get(kek)
+        if known is not None and known[:2] == (_identity_of(path), _identity_of(directory)):
+            return known[2]
         try:
-            self._require_kek_directory(os.path.dirname(path))
+            directory_status = self._require_kek_directory(directory)
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             raise
@@ -215,6 +221,9 @@ class FileSigner:
             os.close(descriptor)
         if len(secret) != _KEK_BYTES:
             raise _bad_kek(path, f"it does not have {_KEK_BYTES} bytes")
+        if len(self._keks) >= _MOST_KEKS:
+            self._keks.clear()
+        self._keks[kek] = (_identity(status), _identity(directory_status), secret)
         return secret
 
     def _make_kek(self, kek: str) -> bytes:
@@ -237,11 +246,12 @@ class FileSigner:
         except FileNotFoundError:
             raise _bad_kek(path, "it is gone") from None
 
-    def _require_kek_directory(self, path: str) -> None:
+    def _require_kek_directory(self, path: str) -> os.stat_result:
         status = os.stat(path, follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode):
             raise _bad_kek(path, "it is not a directory")
         _require_private(path, status, self._forbidden)
+        return status
 
 
 def _bound(kek: str, aad: bytes) -> bytes:
@@ -270,6 +280,13 @@ def _bad_kek(path: str, reason: str) -> keys.SignerError:
 _identity = operator.attrgetter(
     *("st_dev", "st_ino", "st_mode", "st_uid", "st_size", "st_mtime_ns", "st_ctime_ns")
 )
+
+
+def _identity_of(path: str) -> tuple[int, ...] | None:
+    try:
+        return _identity(os.stat(path, follow_symlinks=False))
+    except OSError:
+        return None
 
 
 def other_key(signer: str, held: list[bytes], wanted: bytes) -> keys.SignerError:

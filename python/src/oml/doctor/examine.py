@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import TupleRow, dict_row
 
 from oml import __version__
-from oml.doctor import standby_names
+from oml.doctor import logging, standby_names
+from oml.doctor.check import Check, Status
 from oml.doctor.standby_names import StandbyNames
 from oml.errors import UsageError, from_postgres
 
@@ -33,25 +33,6 @@ _SEQ_RESERVE = 10**15
 """How many numbers the outbox must have left."""
 _SEQ_STEP = 10**9
 """How far an accepted loss may move the outbox's sequence at once; nothing else moves it."""
-
-
-class Status(StrEnum):
-    """What a check comes to. Only ``fail`` makes the command exit with 1."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the report. ``hint`` is empty where all is well."""
-
-    name: str
-    status: Status
-    found: str
-    wanted: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +74,7 @@ class Facts:
     tables: list[str]
     sequence: tuple[int, int, bool]  # cache, increment, cycle
     extension: str | None
+    logging: logging.Settings
 
     def value(self, name: str) -> str:
         """Return the value of a server setting."""
@@ -200,6 +182,7 @@ def gather(connection: Connection) -> Facts:
             (row[0] for row in rows("select extversion from pg_extension where extname = 'oml'")),
             None,
         ),
+        logging=logging.gather(rows),
     )
 
 
@@ -217,6 +200,7 @@ def _checks(facts: Facts, production: bool) -> Iterator[Check]:
     yield _outbox(facts)
     yield _gate(facts)
     yield _version(facts)
+    yield from logging.checks(facts.logging, production)
     yield _place(facts, "lake_url", "Events are then copied to no lake")
     yield _place(facts, "tlog_url", "A loss of events is then noticed by no published checkpoint")
 

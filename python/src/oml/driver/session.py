@@ -76,8 +76,8 @@ def require_open(closed: bool) -> None:
 
 
 def default_examine() -> Examine:
-    """Return the scan that the driver brings; its libraries are loaded only here."""
-    from importlib import import_module
+    """Return the scan that the driver brings. Raises SetupError without the extra ``review``."""
+    from oml.driver import scan
 
-    examine: Examine = import_module("oml.driver.scan").examine
-    return examine
+    scan.require_libraries()
+    return scan.examine

@@ -1,0 +1,171 @@
+"""What is held is nowhere but in its place: canaries are looked for in everything else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from lakes import append, delta, drain, expect_exact, findings, outbox_max, prepare, rows, value
+from oml.lake.schema import TABLES
+from submissions import Office, fetched, outcome
+from systems import System
+
+CHUNK = 48  # bytes of a ciphertext that no other bytes share by chance
+
+
+@pytest.fixture
+def office(private_system: System) -> Office:
+    """An office on a server of its own, which logs temporary files and statements that fail."""
+    prepare(private_system, "globex")
+    superuser = private_system.superuser
+    for setting in ("log_temp_files = 0", "log_min_error_statement = error", "log_duration = on"):
+        superuser.execute(f"alter system set {setting}".encode())
+    superuser.execute("select pg_reload_conf()")
+    return Office(private_system)
+
+
+def holding(needle: bytes, root: Path) -> set[Path]:
+    """Return the files below a place in which these bytes are, as they are or in hex."""
+    return {
+        path for path in root.rglob("*") if path.is_file() and contains(path.read_bytes(), needle)
+    }
+
+
+def contains(data: bytes, needle: bytes) -> bool:
+    """Tell whether bytes are in data, as they are or in hex."""
+    return needle in data or needle.hex().encode() in data
+
+
+def told(system: System) -> Iterator[bytes]:
+    """Yield outbox and journal as text, and all values of the lake's tables."""
+    for table in ("outbox", "journal", "entity", "artifact_version", "attachment", "event_type"):
+        text = value(
+            system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t"
+        )
+        yield text.encode()
+    for table in TABLES:
+        if (system.lake / table.location).exists():
+            scan = delta(system, table).scan()
+            for row in pa.RecordBatchReader.from_stream(scan).read_all().to_pylist():
+                for cell in row.values():
+                    yield cell if isinstance(cell, bytes) else str(cell).encode()
+
+
+def published(system: System) -> None:
+    """Drain the lake and publish the logs."""
+    drain(system)
+    done = system.oml("tlog", "publish", "--once", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    system.superuser.execute("checkpoint")
+
+
+def body_files(system: System) -> set[str]:
+    """Return the names of the files of oml.body and of its out-of-line values."""
+    names = system.superuser.execute(
+        "select pg_relation_filenode(c.oid)::text from pg_class c where c.oid = 'oml.body'::regclass"
+        " or c.oid = (select reltoastrelid from pg_class where oid = 'oml.body'::regclass)"
+    )
+    return {name for (name,) in names}
+
+
+def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
+    system = office.system
+    canary = f"canary {uuid4()}".encode()
+    big = canary + b" sings. " * 1000000
+    artifact = office.submit(big, canary + b" attached", canary * 20000)
+    assert (
+        outcome(office.author, "select oml_submit('nowhere', %b, 'text/plain', 'observed')", canary)
+        == "OM190"
+    )
+    assert (
+        outcome(office.author, "select oml_submit('research', %b, 'image/png', 'observed')", canary)
+        == "OM195"
+    )
+    literal = f"select oml_submit('research', '{canary.decode()}', 'image/png', 'observed')"
+    assert outcome(office.author, literal) == "OM195"
+    assert outcome(office.author, literal.replace("image/png", "")) == "OM194"
+    office.reviewer.execute("select count(*) from oml_review_serve(%s)", (artifact,))
+    assert fetched(office.author, artifact) == big
+    ciphertexts = [
+        data[at : at + CHUNK]
+        for (data,) in system.superuser.execute("select ciphertext from oml.body")
+        for at in (0, 1000 % len(data), len(data) - CHUNK)
+    ]
+    published(system)
+
+    # What searches finds, where it is to be found.
+    known = f"known {uuid4()}".encode()
+    system.connect("app").execute(
+        "select oml_append('note.added', jsonb_build_object('n', %s::text))", (known.decode(),)
+    )
+    assert outcome(system.superuser, f"select '{known.decode()}'::int") is not None
+    system.superuser.execute(
+        "select count(*) from (select g from generate_series(1, 400000) g order by -g offset 0) s"
+    )
+    published(system)
+    cluster = system.cluster
+    assert any(contains(text, known) for text in told(system))
+    assert any(contains(cell, known) for cell in list(told(system))[6:]), "the lake is read"
+    assert contains(cluster.log_file.read_bytes(), known)
+    assert "temporary file" in cluster.log_file.read_text()
+    assert holding(known, cluster.data / "pg_wal")
+    assert holding(known, cluster.data / "base")
+
+    # The plaintext is nowhere at all.
+    places = (cluster.directory, system.lake, system.tlog)
+    assert [holding(canary, place) for place in places] == [set(), set(), set()]
+    assert not any(contains(text, canary) for text in told(system))
+    # The ciphertext is in its table and in the write-ahead log.
+    own = body_files(system)
+    everywhere = set()
+    for chunk in ciphertexts:
+        found = holding(chunk, cluster.directory)
+        everywhere |= found
+        assert all(
+            path.name.partition(".")[0] in own or path.parent.name == "pg_wal" for path in found
+        ), found
+        assert not holding(chunk, system.lake) and not holding(chunk, system.tlog)
+        assert not any(contains(text, chunk) for text in told(system))
+    assert {path.name.partition(".")[0] for path in everywhere} & own, "it is found where it is"
+    assert (
+        value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'")
+        == 0
+    )
+    # No temporary file was written for what was encrypted, served or fetched.
+    temporary = [
+        line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line
+    ]
+    assert len(temporary) == 1
+
+
+def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
+    system = office.system
+    append(system.connect("app"), 3, "globex")
+    artifact = office.submit(b"held", b"attached")
+    drain(system)
+    office.promote(artifact)
+    append(system.connect("app"), 3, "globex")
+    office.chief.execute("select oml_demote(%s, 'wrong')", (artifact,))
+    targets = system.superuser.execute(
+        "select array_agg(o.target order by o.seq), count(distinct o.chain_seq) from oml.outbox o"
+        " where o.target <> 'bronze.events'"
+    ).fetchone()
+    assert targets == (["silver.claims", "silver.attachments", "bodies"], 1)
+    drain(system)
+    drain(system)
+    have = rows(system)
+    assert len(have) == value(system.superuser, "select count(*) from oml.journal")
+    assert len({row[1:3] for row in have}) == len(have)
+    assert findings(system) == []
+    expect_exact(system)
+    append(system.connect("app"), 1, "globex")
+    office.promote(office.submit(b"the last row of the outbox is of no table yet"))
+    drain(system)
+    expect_exact(system)
+    done = system.oml("reconcile", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outbox_max(system) == value(
+        system.superuser, "select seq from oml.frontier where name = 'lake'"
+    )

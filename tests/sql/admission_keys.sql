@@ -1,0 +1,80 @@
+-- Idempotency keys of every verb that takes one: the first answer for the same request, whatever came since.
+begin;
+\ir shared/refused.sql
+\ir shared/submissions.sql
+select * from no_plan();
+
+create function pg_temp.events() returns bigint language sql as $$ select count(*) from oml.journal $$;
+create temporary table asked (verb text, login text, call text, other text, answer text);
+create function pg_temp.asks(verb text, login text, call text, other text) returns void language plpgsql as $$
+begin
+  insert into asked values (verb, login, call, other, pg_temp.as_login(login, call));
+end
+$$;
+
+-- Each request, and another one under its key.
+select pg_temp.asks('submit', 'ann',
+  $$ select s::text from oml_submit('research/2026', 'one', 'text/plain', 'simulated', idempotency_key => 'k1', operation => 'op') s $$,
+  $$ select s::text from oml_submit('research/2026', 'two', 'text/plain', 'simulated', idempotency_key => 'k1', operation => 'op') s $$);
+select artifact_id as artifact from oml.artifact_version \gset
+select pg_temp.asks('submit again', 'ann',
+  format($$ select s::text from oml_submit('research/2026', 'two', 'text/plain', 'simulated', artifact => %L, idempotency_key => 'k2', attachments => '{a}', attachment_names => '{a}', attachment_types => '{text/plain}') s $$, :'artifact'),
+  format($$ select s::text from oml_submit('research/2026', 'two', 'text/plain', 'simulated', artifact => %L, idempotency_key => 'k2', attachments => '{b}', attachment_names => '{a}', attachment_types => '{text/plain}') s $$, :'artifact'));
+select pg_temp.as_login('rita', format('select count(*) from oml_review_serve(%L)', :'artifact'));
+select pg_temp.asks('approve', 'rita',
+  format($$ select r::text from oml_verdict(%L, 'approve', 'good', idempotency_key => 'k1') r $$, :'artifact'),
+  format($$ select r::text from oml_verdict(%L, 'reject', 'good', idempotency_key => 'k1') r $$, :'artifact'));
+select pg_temp.asks('promote', 'olga',
+  format($$ select r::text from oml_promote(%L, idempotency_key => 'k1') r $$, :'artifact'), format($$ select r::text from oml_promote(%L, 'why', idempotency_key => 'k1') r $$, :'artifact'));
+select pg_temp.asks('reassign', 'olga',
+  format($$ select r::text from oml_reassign(%L, 'archive', 'x', idempotency_key => 'k2') r $$, :'artifact'), format($$ select r::text from oml_reassign(%L, 'research/2026', 'x', idempotency_key => 'k2') r $$, :'artifact'));
+select pg_temp.asks('end-simulation', 'olga',
+  format($$ select r::text from oml_end_simulation(%L, 'x', version => 1, idempotency_key => 'k3') r $$, :'artifact'), format($$ select r::text from oml_end_simulation(%L, 'y', version => 1, idempotency_key => 'k3') r $$, :'artifact'));
+select pg_temp.asks('demote', 'olga',
+  format($$ select r::text from oml_demote(%L, 'x', idempotency_key => 'k4') r $$, :'artifact'), format($$ select r::text from oml_demote(%L, 'x', version => 2, idempotency_key => 'k4') r $$, :'artifact'));
+select pg_temp.submitted(artifact => :'artifact', provenance => 'simulated');
+select pg_temp.as_login('olga', 'select oml_move_workarea(''research/2026'', ''elsewhere'')');
+select pg_temp.as_login('olga', 'select oml_remove_member(''elsewhere'', ''ann'')');
+
+-- The state has moved on, and there are newer versions.
+select pg_temp.events() as before \gset
+select is(pg_temp.as_login(login, call), answer, format('%s is answered as the first time', verb)) from asked;
+select is(pg_temp.events(), :before::bigint, 'and nothing is appended');
+select set_eq('select verb from asked', $$ values ('submit'), ('submit again'), ('approve'), ('promote'), ('reassign'), ('end-simulation'), ('demote') $$, 'each verb that takes a key');
+select pg_temp.refused_to(
+  a.login, a.other, 'OM014',
+  format('idempotency key %L was used for another request (seq %s)', k.key, (select j.seq from oml.journal j where j.tenant_id = :'globex' and j.principal = a.login and j.idempotency_key = k.key)),
+  'A key stands for one request.%', format('another request under the key of %s is refused', a.verb)
+)
+from asked a, substring(a.call from 'idempotency_key => ''(k.)''') k (key);
+-- One verb's key is no other verb's.
+select pg_temp.refused_to('olga', format('select oml_demote(%L, ''x'', idempotency_key => ''k1'')', :'artifact'), 'OM014', format('idempotency key ''k1'' was used for another request (seq %s)', j.seq), '%', 'a key of promote is none of demote')
+from oml.journal j where j.tenant_id = :'globex' and j.principal = 'olga' and j.idempotency_key = 'k1';
+-- Nor another principal's.
+select oml_grant('rolf', 'globex', '{submit,operate,review}');
+grant oml_operator to rolf;
+select is(pg_temp.outcome('rolf', format('select oml_end_simulation(%L, ''other'', idempotency_key => ''k1'')', :'artifact')), null, 'each principal has keys of its own');
+
+-- A body that differs in one byte is another request; how it was encrypted is no part of it.
+select isnt(ciphertext_digest, plaintext_digest, 'a retry was encrypted anew') from oml.artifact_version where artifact_id = :'artifact' and version = 1;
+select is((select count(*) from oml.body where artifact_id = :'artifact'), 4::bigint, 'and what a retry encrypted is not kept');
+select is((select count(*) from oml.dek where artifact_id = :'artifact'), 3::bigint, 'nor its key');
+
+-- Each argument of a submission is part of the request.
+select pg_temp.refused_to(
+  'ben', format('select oml_submit(%s, idempotency_key => ''k'')', replace(call, 'FIRST', 'elsewhere')), 'OM014',
+  format('idempotency key ''k'' was used for another request (seq %s)', seq), '%', format('%s is another request', call)
+)
+from (select pg_temp.as_login('ben', $$ select seq from oml_submit('elsewhere', 'x', 'text/plain', 'observed', idempotency_key => 'k') $$) as seq offset 0) f,
+  unnest(array[
+    $$ 'elsewhere', 'y', 'text/plain', 'observed' $$, $$ 'elsewhere', 'x', 'text/markdown', 'observed' $$, $$ 'elsewhere', 'x', 'text/plain', 'imported' $$,
+    format($$ %L, 'x', 'text/plain', 'observed' $$, :'area'), $$ 'elsewhere', 'x', 'text/plain', 'observed', operation => 'o' $$,
+    $$ 'elsewhere', 'x', 'text/plain', 'observed', app_version => 'o' $$, $$ 'elsewhere', 'x', 'text/plain', 'observed', invocation_id => 'o' $$,
+    $$ 'elsewhere', 'x', 'text/plain', 'observed', subject_id => 'o' $$, $$ 'elsewhere', 'x', 'text/plain', 'observed', caused_by => '00000000-0000-0000-0000-000000000000' $$,
+    $$ 'elsewhere', 'x', 'text/plain', 'observed', attachment_names => '{a}', attachment_types => '{text/plain}', attachments => '{a}' $$
+  ]) call;
+
+select is_empty($$ select * from oml_fold_check('globex') $$, 'the state is what the journal says');
+select is_empty($$ select * from oml_verify_chain('globex') where fault is not null $$, 'and the chain verifies');
+select * from finish();
+rollback;
