@@ -12,9 +12,7 @@ def build(connection: Connection[TupleRow]) -> str:
         "select verb, from_state, to_state, permission, event_type, simulated_only, description"
         " from oml.lifecycle()"
     ).fetchall()
-    drawn = [
-        f"  {state(start)} --> {state(end)}: {verb}" for verb, start, end, *_ in steps
-    ]
+    drawn = [f"  {state(start)} --> {state(end)}: {verb}" for verb, start, end, *_ in steps]
     return page(
         "Lifecycle of a version",
         "The states that a version of an artifact can be in, and every way from one to another. Any"

@@ -54,7 +54,7 @@ begin
     contents := array[body] || attachments;
     media_types := array[media_type] || attachment_types;
     names := names || attachment_names;
-    bytes := array(select octet_length(c) from unnest(contents) c);
+    bytes := oml.part_sizes(contents);
     perform oml.require_content(provenance, media_types, names, bytes, derived_from);
   end if;
   if artifact is not null then

@@ -56,7 +56,9 @@ class Office:
     def expect_whole(self) -> None:
         """Insist that chains verify, the state is the journal's, and each version has its parts."""
         superuser = self.system.superuser
-        chains = "select t.name, v.reason from oml.tenant t, oml_verify_chain(t.name) v where not v.ok"
+        chains = (
+            "select t.name, v.reason from oml.tenant t, oml_verify_chain(t.name) v where not v.ok"
+        )
         assert superuser.execute(chains.encode()).fetchall() == []
         assert superuser.execute("select * from oml_fold_check()").fetchall() == []
         assert superuser.execute(INCOMPLETE.encode()).fetchall() == []

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from lakes import append, delta, drain, expect_exact, findings, outbox_max, prepare, rows, value
+from oml.core import body
+from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import TABLES
-from submissions import Office, fetched, outcome
+from submissions import Office, call, data_key, fetched, outcome, sealed
 from systems import System
 
 CHUNK = 48  # bytes of a ciphertext that no other bytes share by chance
@@ -29,9 +31,7 @@ def office(private_system: System) -> Office:
 def holding(needle: bytes, root: Path) -> set[Path]:
     """Return the files below a place in which these bytes are, as they are or in hex."""
     return {
-        path
-        for path in root.rglob("*")
-        if path.is_file() and contains(path.read_bytes(), needle)
+        path for path in root.rglob("*") if path.is_file() and contains(path.read_bytes(), needle)
     }
 
 
@@ -43,11 +43,13 @@ def contains(data: bytes, needle: bytes) -> bool:
 def told(system: System) -> Iterator[bytes]:
     """Yield outbox and journal as text, and all values of the lake's tables."""
     for table in ("outbox", "journal", "entity", "artifact_version", "attachment", "event_type"):
-        text = value(system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t")
+        text = value(
+            system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t"
+        )
         yield text.encode()
-    for table in TABLES:
-        if (system.lake / table.location).exists():
-            scan = delta(system, table).scan()
+    for lake_table in TABLES:
+        if (system.lake / lake_table.location).exists():
+            scan = delta(system, lake_table).scan()
             for row in pa.RecordBatchReader.from_stream(scan).read_all().to_pylist():
                 for cell in row.values():
                     yield cell if isinstance(cell, bytes) else str(cell).encode()
@@ -64,7 +66,8 @@ def published(system: System) -> None:
 def body_files(system: System) -> set[str]:
     """Return the names of the files of oml.body and of its out-of-line values."""
     names = system.superuser.execute(
-        "select pg_relation_filenode(c.oid)::text from pg_class c where c.oid = 'oml.body'::regclass"
+        "select pg_relation_filenode(c.oid)::text from pg_class c"
+        " where c.oid = 'oml.body'::regclass"
         " or c.oid = (select reltoastrelid from pg_class where oid = 'oml.body'::regclass)"
     )
     return {name for (name,) in names}
@@ -75,16 +78,35 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     canary = f"canary {uuid4()}".encode()
     big = canary + b" sings. " * 1000000
     artifact = office.submit(big, canary + b" attached", canary * 20000)
-    assert outcome(office.author, "select oml_submit('nowhere', %b, 'text/plain', 'observed')", canary) == "OM190"
-    assert outcome(office.author, "select oml_submit('research', %b, 'image/png', 'observed')", canary) == "OM195"
+    assert (
+        outcome(office.author, "select oml_submit('nowhere', %b, 'text/plain', 'observed')", canary)
+        == "OM190"
+    )
+    assert (
+        outcome(office.author, "select oml_submit('research', %b, 'image/png', 'observed')", canary)
+        == "OM195"
+    )
     literal = f"select oml_submit('research', '{canary.decode()}', 'image/png', 'observed')"
     assert outcome(office.author, literal) == "OM195"
     assert outcome(office.author, literal.replace("image/png", "")) == "OM194"
     office.reviewer.execute("select count(*) from oml_review_serve(%s)", (artifact,))
     assert fetched(office.author, artifact) == big
+    for part in range(2):  # as much as there may be, in either way
+        most = [bytes([120 + part]) * body.MAX_ATTACHMENT_BYTES] * body.MAX_ATTACHMENTS
+        largest = b"y" * body.MAX_BODY_BYTES
+        if part == 0:
+            made = office.submit(largest, *most)
+        else:
+            key = data_key(office.author)
+            made = call(office.author, "oml_submit_sealed", sealed(key, largest, *most))[1]
+        served = "select sum(octet_length(content)) from oml_review_serve(%s)"
+        assert value(office.reviewer, served, made) == len(largest) + sum(map(len, most))
+        assert fetched(office.author, made) == largest
     ciphertexts = [
         data[at : at + CHUNK]
-        for (data,) in system.superuser.execute("select ciphertext from oml.body")
+        for (data,) in system.superuser.execute(
+            "select ciphertext from oml.body where artifact_id = %s", (artifact,)
+        )
         for at in (0, 1000 % len(data), len(data) - CHUNK)
     ]
     published(system)
@@ -95,7 +117,9 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         "select oml_append('note.added', jsonb_build_object('n', %s::text))", (known.decode(),)
     )
     assert outcome(system.superuser, f"select '{known.decode()}'::int") is not None
-    system.superuser.execute("select count(*) from (select g from generate_series(1, 400000) g order by -g offset 0) s")
+    system.superuser.execute(
+        "select count(*) from (select g from generate_series(1, 400000) g order by -g offset 0) s"
+    )
     published(system)
     cluster = system.cluster
     assert any(contains(text, known) for text in told(system))
@@ -121,10 +145,15 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         assert not holding(chunk, system.lake) and not holding(chunk, system.tlog)
         assert not any(contains(text, chunk) for text in told(system))
     assert {path.name.partition(".")[0] for path in everywhere} & own, "it is found where it is"
-    assert value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'") == 0
+    assert (
+        value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'")
+        == 0
+    )
     # No temporary file was written for what was encrypted, served or fetched.
-    temporary = [line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line]
-    assert len(temporary) == 1
+    temporary = [
+        line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line
+    ]
+    assert temporary and all(f" {SUPERUSER}@" in line for line in temporary)
 
 
 def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
@@ -153,4 +182,6 @@ def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
     expect_exact(system)
     done = system.oml("reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert outbox_max(system) == value(system.superuser, "select seq from oml.frontier where name = 'lake'")
+    assert outbox_max(system) == value(
+        system.superuser, "select seq from oml.frontier where name = 'lake'"
+    )

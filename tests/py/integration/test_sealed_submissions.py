@@ -1,4 +1,4 @@
-"""What clients encrypt and writers sign: taken when it is what it says, refused by what is wrong."""
+"""What clients encrypt and writers sign: taken when it is what it says, and refused else."""
 
 from typing import Any
 from uuid import uuid4
@@ -212,7 +212,9 @@ def test_a_signature_is_of_just_this_submission_by_a_key_in_force(office: Office
     office.system.superuser.execute("select oml_retire_key(%s)", (WRITER.kid.hex(),))
     refused(office, signed(given, place, WRITER), "OM208")
     header = cose.protected_header("application/oml-event+cbor", WRITER.kid)
-    refused(office, {**given, "writer_envelope": cose.sign(header, b"", WRITER.secret_key)}, "OM206")
+    refused(
+        office, {**given, "writer_envelope": cose.sign(header, b"", WRITER.secret_key)}, "OM206"
+    )
     call(office.author, "oml_submit_sealed", given)
 
 

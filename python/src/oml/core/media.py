@@ -46,11 +46,7 @@ def parse(media_type: str) -> tuple[str, str] | None:
 
 def is_text(essence: str) -> bool:
     """Tell whether content of this type is text, to be read with its charset."""
-    return (
-        essence.startswith("text/")
-        or essence in _TEXTS
-        or essence.endswith(_TEXT_SUFFIXES)
-    )
+    return essence.startswith("text/") or essence in _TEXTS or essence.endswith(_TEXT_SUFFIXES)
 
 
 def require(part: int, media_type: str, content: bytes) -> None:

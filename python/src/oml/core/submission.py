@@ -36,7 +36,8 @@ def payload(place: body.Place, parts: Sequence[Signed]) -> bytes:
         text("v"), cbor.uint(VERSION),
         text("aa"), cbor.array(*(
             cbor.array(
-                data(a.plaintext_digest), data(a.ciphertext_digest), text(a.name), text(a.media_type)
+                data(a.plaintext_digest), data(a.ciphertext_digest),
+                text(a.name), text(a.media_type),
             )
             for a in attachments
         )),
