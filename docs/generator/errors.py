@@ -47,6 +47,10 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "The signer is too slow.",
         ("the signer at … did not answer", "… of … events were signed within"),
     ),
+    "OM099": (
+        "What should be a wrapped key does not unwrap to one.",
+        ("what was given is not wrapped", "what was wrapped is no data key"),
+    ),
     "OM194": (
         "A media type is missing or not well formed.",
         ("a part has no media type", "… is no media type"),

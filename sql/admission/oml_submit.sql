@@ -41,7 +41,7 @@ begin
   if (
     octet_length(body) between 1 and 1048576 and media_type is not null and provenance in ('observed', 'imported', 'simulated')
     and attachments = '{}' and attachment_names = '{}' and attachment_types = '{}' and derived_from = '{}'
-    and octet_length(convert_to(concat_ws(' ', workarea, idempotency_key, operation, app_version, invocation_id, subject_id), 'UTF8')) <= 2048
+    and octet_length(convert_to(concat_ws(' ', media_type, workarea, idempotency_key, operation, app_version, invocation_id, subject_id), 'UTF8')) <= 2048
   ) then
     contents := array[body];
     media_types := array[media_type];

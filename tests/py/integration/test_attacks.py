@@ -74,7 +74,7 @@ def test_nobody_acts_with_the_rights_of_who_maintains_a_table(
     mal.execute("drop schema mal cascade")
 
 
-# They tell what is public, what the genesis made so and what is written in the code, and change nothing.
+# They tell what the genesis made public and what is written in the code, and change nothing.
 FREE = {"oml.deployment_id", "oml.lifecycle"}
 
 
