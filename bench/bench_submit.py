@@ -62,7 +62,8 @@ def check(cluster: Cluster) -> int:
         row = superuser.execute(
             "select count(*), count(*) filter (where d.dek_id is null or octet_length(b.ciphertext)"
             " is distinct from %s), (select count(*) from oml_fold_check())"
-            " from oml.artifact_version v left join oml.body b using (tenant_id, artifact_id, version)"
+            " from oml.artifact_version v"
+            " left join oml.body b using (tenant_id, artifact_id, version)"
             " left join oml.dek d using (tenant_id, dek_id)",
             (BODY_BYTES + 41,),
         ).fetchone()

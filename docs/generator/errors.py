@@ -48,7 +48,7 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         ("the signer at … did not answer", "… of … events were signed within"),
     ),
     "OM099": (
-        "What was to be unwrapped is not what was wrapped.",
+        "What should be a wrapped key does not unwrap to one.",
         ("what was given is not wrapped", "what was wrapped is no data key"),
     ),
     "OM194": (

@@ -25,13 +25,11 @@ volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set log_min_error_statement = panic
-set work_mem = '64MB'
 as $$
 declare
   actor record;
   sealed oml.sealed_parts;
   contents bytea[];
-  content bytea;
   media_types text[];
   names text[] := '{""}';
   bytes bigint[];
@@ -44,7 +42,7 @@ begin
   if (
     octet_length(body) between 1 and 1048576 and media_type is not null and provenance in ('observed', 'imported', 'simulated')
     and attachments = '{}' and attachment_names = '{}' and attachment_types = '{}' and derived_from = '{}'
-    and octet_length(convert_to(concat_ws(' ', workarea, idempotency_key, operation, app_version, invocation_id, subject_id), 'UTF8')) <= 2048
+    and octet_length(convert_to(concat_ws(' ', media_type, workarea, idempotency_key, operation, app_version, invocation_id, subject_id), 'UTF8')) <= 2048
   ) then
     contents := array[body];
     media_types := array[media_type];
@@ -57,10 +55,7 @@ begin
     contents := array[body] || attachments;
     media_types := array[media_type] || attachment_types;
     names := names || attachment_names;
-    bytes := '{}';
-    foreach content in array contents loop
-      bytes := bytes || octet_length(content)::bigint;
-    end loop;
+    bytes := oml.part_sizes(contents);
     perform oml.require_content(provenance, media_types, names, bytes, derived_from);
   end if;
   if artifact is not null then

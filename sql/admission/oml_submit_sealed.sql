@@ -1,5 +1,4 @@
 -- What the client encrypted under oml_data_key(). It is opened once, in memory, to check what the events then say.
--- As in oml_submit nothing of it gets into a temporary file.
 create function @extschema@.oml_submit_sealed(
   workarea text,
   artifact uuid,
@@ -32,36 +31,34 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
-set work_mem = '64MB'
 as $$
 declare
   overhead constant int := 41;  -- version byte, nonce and tag: oml.core.body
   actor record;
-  given oml.submission;
   checked record;
   n int := coalesce(cardinality(attachments), 0) + 1;
-  content bytea;
-  lengths bigint[] := '{}';
+  media_types text[];
+  names text[];
+  bytes bigint[];
+  ciphertexts bytea[];
+  plaintext_digests bytea[] := array[plaintext_digest] || array(select d from unnest(attachment_plaintext_digests) d);
+  ciphertext_digests bytea[] := array[ciphertext_digest] || array(select d from unnest(attachment_ciphertext_digests) d);
+  request_digest bytea;
 begin
   actor := oml.caller(tenant, '{submit}', true);
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
   if array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
     perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
   end if;
-  given.media_types := array[media_type] || attachment_types;
-  given.names := array[''] || attachment_names;
-  given.ciphertexts := array[ciphertext] || attachments;
-  given.plaintext_digests := array[plaintext_digest] || array(select d from unnest(attachment_plaintext_digests) d);
-  given.ciphertext_digests := array[ciphertext_digest] || array(select d from unnest(attachment_ciphertext_digests) d);
-  foreach content in array given.ciphertexts loop
-    lengths := lengths || greatest(octet_length(content) - overhead, 0)::bigint;
-  end loop;
-  given.bytes := lengths;
-  perform oml.require_content(provenance, given.media_types, given.names, given.bytes, derived_from);
+  media_types := array[media_type] || attachment_types;
+  names := array[''] || attachment_names;
+  ciphertexts := array[ciphertext] || attachments;
+  bytes := array(select greatest(b - overhead, 0) from unnest(oml.part_sizes(ciphertexts)) b);
+  perform oml.require_content(provenance, media_types, names, bytes, derived_from);
   if artifact is null or version is null or version < 1 or dek_id is null or wrapped_dek is null
     or kek_epoch is distinct from oml.kek_epoch(actor.tenant_id)
-    or cardinality(given.plaintext_digests) is distinct from n or cardinality(given.ciphertext_digests) is distinct from n
-    or exists (select from unnest(given.plaintext_digests || given.ciphertext_digests) d where octet_length(d) is distinct from 32)
+    or cardinality(plaintext_digests) <> n or cardinality(ciphertext_digests) <> n
+    or exists (select from unnest(plaintext_digests || ciphertext_digests) d where octet_length(d) is distinct from 32)
   then
     raise exception using
       errcode = 'OM209', message = 'the sealed submission is not whole',
@@ -69,35 +66,23 @@ begin
   end if;
   checked := oml.check_parts(
     actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
-    uuid_send(dek_id), wrapped_dek, given.media_types, given.plaintext_digests, given.ciphertext_digests, given.ciphertexts
+    uuid_send(dek_id), wrapped_dek, media_types, plaintext_digests, ciphertext_digests, ciphertexts
   );
   if checked.refusal is not null then
     perform oml.refuse_signing(checked.refusal);
   end if;
-  given.workarea := workarea;
-  given.artifact_id := artifact;
-  given.version := version;
-  given.provenance := provenance;
-  given.derived_from := coalesce(derived_from, '{}');
-  given.dek_id := dek_id;
-  given.kek_epoch := kek_epoch;
-  given.wrapped := wrapped_dek;
-  given.sealed_by := 'client';
-  given.writer_envelope := writer_envelope;
-  given.operation := operation;
-  given.app_version := app_version;
-  given.caused_by := caused_by;
-  given.invocation_id := invocation_id;
-  given.subject_id := subject_id;
-  given.idempotency_key := idempotency_key;
   if idempotency_key is not null then
-    given.request_digest := oml.submission_digest(
-      actor.auth, workarea, case when version > 1 then artifact end, provenance, given.media_types, given.names, given.plaintext_digests,
-      given.derived_from, operation, app_version, caused_by, invocation_id, subject_id, given.sealed_by,
+    request_digest := oml.submission_digest(
+      actor.auth, workarea, case when version > 1 then artifact end, provenance, media_types, names, plaintext_digests,
+      coalesce(derived_from, '{}'), operation, app_version, caused_by, invocation_id, subject_id, 'client',
       case when writer_envelope is not null then coalesce(oml.writer_kid(writer_envelope), '') end
     );
   end if;
-  return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, given);
+  return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, (
+    workarea, artifact, version, provenance, media_types, names, bytes, plaintext_digests, ciphertexts, ciphertext_digests,
+    dek_id, kek_epoch, wrapped_dek, 'client', coalesce(derived_from, '{}'), writer_envelope,
+    operation, app_version, caused_by, invocation_id, subject_id, idempotency_key, request_digest
+  )::oml.submission);
 end
 $$;
 comment on function @extschema@.oml_submit_sealed(text, uuid, bigint, uuid, bytea, int, bytea, bytea, bytea, text, text, text, text[], text[], text[], bytea[], bytea[], bytea[], bytea, text, text, text, uuid, text, text)

@@ -39,7 +39,8 @@ begin
         hint = 'A name has 1 to 255 bytes, no slash and no control character, and no other attachment of the submission has it.';
     end if;
   end loop;
-  if array_position(media_types, null) is not null then
+  -- convert_to fails for bytes that are no UTF-8, which Python would not see: see oml_append.
+  if array_position(media_types, null) is not null or convert_to(array_to_string(media_types, ' '), 'UTF8') is null then
     raise exception using
       errcode = 'OM194', message = 'a part has no media type', hint = 'Name the type that the bytes are of, or application/octet-stream.';
   end if;

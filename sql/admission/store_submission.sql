@@ -115,9 +115,10 @@ begin
     where p.n > 1;
     insert into oml.artifact_event (tenant_id, artifact_id, seq)
     select tenant_id, given.artifact_id, first.seq + n - 1 from generate_series(1, cardinality(given.bytes)) n;
-    insert into oml.body (tenant_id, artifact_id, version, part, ciphertext)
-    select tenant_id, given.artifact_id, given.version, c.n - 1, c.ciphertext
-    from unnest(given.ciphertexts) with ordinality c (ciphertext, n);
+    for part in 1 .. cardinality(given.ciphertexts) loop
+      insert into oml.body (tenant_id, artifact_id, version, part, ciphertext)
+      values (tenant_id, given.artifact_id, given.version, part - 1, given.ciphertexts[part]);
+    end loop;
   end if;
   insert into oml.artifact_version (
     tenant_id, artifact_id, version, workarea_id, path, author, provenance, media_type, bytes, attachments,

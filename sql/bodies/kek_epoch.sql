@@ -3,7 +3,7 @@ create function oml.kek_epoch(tenant_id uuid)
 returns int
 language sql
 immutable
--- no search_path, so that it is inlined: it names nothing
+-- search_path: pinned by its callers
 as $$
   select 1
 $$;

@@ -71,6 +71,32 @@ select is(pg_temp.outcome('may_submit', 'select artifact_id from oml_submit_seal
 select is(pg_temp.outcome(login, 'select artifact_id from oml_submit_sealed(''research/2026'', null, 1, null, null, 1, null, null, null, ''text/plain'', ''observed'')'), 'OM001', format('%s is not', permission))
 from may where permission <> 'submit';
 
+-- Functions and operators of one's own do not stand before the catalogue's.
+create schema trap;
+grant usage on schema trap to public;
+create function trap.spring() returns boolean language plpgsql as $$ begin raise exception 'sprung'; end $$;
+create function trap.octet_length(bytea) returns int language sql as 'select trap.spring()::int';
+create function trap.convert_to(text, text) returns bytea language sql as 'select trap.spring()::text::bytea';
+create function trap.concat_ws(text, text, text, text, text, text, text) returns text language sql as 'select trap.spring()::text';
+create function trap.uuid_send(uuid) returns bytea language sql as 'select trap.spring()::text::bytea';
+create function trap.current_setting(text, boolean) returns text language sql as 'select trap.spring()::text';
+create function trap.same(text, text) returns boolean language sql as 'select trap.spring()';
+create operator trap.= (function = trap.same, leftarg = text, rightarg = text);
+create function pg_temp.trapped(login text, call text) returns text language plpgsql as $$
+declare
+  before text := current_setting('search_path');
+  answer text;
+begin
+  perform set_config('search_path', 'trap, pg_catalog, public', true);
+  answer := pg_temp.outcome(login, call);
+  perform set_config('search_path', before, true);
+  return answer;
+end
+$$;
+select is(pg_temp.trapped(m.login, v.call), null, format('%s minds no functions of its caller''s', v.name))
+from verb v join may m on m.permission = any (v.permissions);
+select is(pg_temp.trapped('ann', 'select octet_length(''x''::bytea)'), 'P0001', 'which would be found else');
+
 -- Group roles without any membership; memberships without any group role.
 select pg_temp.refused_to('stranger', call, 'OM001', 'login stranger is bound to no tenant it may use', 'An operator binds it%', format('%s by a login that is bound to nothing', name)) from verb;
 create role unarmed login;

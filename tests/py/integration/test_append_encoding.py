@@ -160,3 +160,104 @@ def test_nor_do_they_come_into_the_deployments_own_events(
     ):
         superuser.execute(statement.encode())
     assert stored() == before
+
+
+SUBMITTED = {
+    "workarea": "'here'",
+    "body": "'x'::bytea",
+    "media_type": "'text/plain'",
+    "provenance": "'observed'",
+}
+SUBMISSIONS = [
+    *(
+        {name: bad}
+        for name in (
+            *("workarea", "media_type", "provenance", "tenant", "idempotency_key", "operation"),
+            *("app_version", "invocation_id", "subject_id"),
+        )
+        for bad in (BAD, f"'x' || {BAD}", f"{BAD} || 'x'")
+    ),
+    {"operation": BAD, "app_version": REST},
+    {"derived_from": f"array[{BAD}]"},
+    *(
+        {
+            "attachments": "array['a'::bytea]",
+            "attachment_names": f"array[{name}]",
+            "attachment_types": f"array[{media_type}]",
+        }
+        for name, media_type in (
+            (BAD, "'text/plain'"),
+            (f"'x' || {BAD}", "'text/plain'"),
+            ("'a'", BAD),
+        )
+    ),
+]
+OTHER_VERBS = [
+    f"oml_create_workarea('x' || {BAD})",
+    f"oml_move_workarea('here', {BAD})",
+    f"oml_move_workarea('x' || {BAD}, 'there')",
+    f"oml_add_member('here', 'x' || {BAD})",
+    f"oml_add_member({BAD}, 'app')",
+    f"oml_remove_member('here', {BAD})",
+    *(
+        f"oml_{verb}('{{artifact}}', {before}{name} => {BAD})"
+        for verb, before in (
+            ("promote", ""),
+            ("demote", "'x', "),
+            ("end_simulation", "'x', "),
+            ("reassign", "'here', 'x', "),
+            ("verdict", "'approve', "),
+        )
+        for name in ("tenant", "idempotency_key", "operation", "app_version")
+    ),
+    f"oml_promote('{{artifact}}', {BAD})",
+    f"oml_reassign('{{artifact}}', {BAD}, 'x')",
+    f"oml_reassign('{{artifact}}', 'here', 'x' || {BAD})",
+    f"oml_verdict('{{artifact}}', {BAD})",
+    f"oml_verdict('{{artifact}}', 'reject', 'x' || {BAD})",
+    "oml_verdict('{artifact}', 'approve', report => jsonb_build_array(jsonb_build_object('part', 0,"
+    f" 'basis', 'opaque', 'media_type', {BAD}, 'scanner', 'x', 'findings', jsonb_build_array())))",
+    f"oml_fetch('{{artifact}}', attachment => {BAD})",
+]
+
+
+def test_nor_into_submissions_and_reviews(
+    system: System, spoilt: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    superuser = system.superuser
+    for login in ("operator", "auditor"):
+        superuser.execute(f"grant oml_writer, oml_reviewer, oml_operator to {login}".encode())
+    try:
+        system.bind("operator", "acme", ("operate", "submit"))
+        system.bind("auditor", "acme", ("review", "operate", "submit"))
+        operator = system.connect("operator")
+        operator.execute("select oml_create_workarea('here')")
+        for member in ("operator", "auditor"):
+            operator.execute("select oml_add_member('here', %s)", (member,))
+        artifact = value(
+            operator,
+            "select artifact_id from oml_submit('here', 'x', 'text/plain', 'observed')",
+        )
+        with spoilt_session(system, "auditor", monkeypatch) as bad:
+            bad.execute("select count(*) from oml_review_serve(%s)", (artifact,))
+            calls = [
+                "oml_submit({})".format(
+                    ", ".join(f"{n} => {e}" for n, e in (SUBMITTED | g).items())
+                )
+                for g in SUBMISSIONS
+            ]
+            before = contents(superuser)
+            got: dict[str, str | None] = {}
+            for verb in calls + [verb.format(artifact=artifact) for verb in OTHER_VERBS]:
+                try:
+                    bad.execute(f"select * from {verb}".encode())
+                    got[verb] = None
+                except psycopg.Error as error:
+                    sqlstate = error.sqlstate or ""
+                    if sqlstate != "22021" and not sqlstate.startswith("OM"):
+                        got[verb] = sqlstate
+            assert got == {}
+            assert contents(superuser) == before
+    finally:
+        superuser.execute("revoke oml_writer, oml_reviewer, oml_operator from auditor")
+        superuser.execute("revoke oml_writer, oml_reviewer from operator")

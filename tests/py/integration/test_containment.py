@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from lakes import append, delta, drain, expect_exact, findings, outbox_max, prepare, rows, value
+from oml.core import body
+from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import TABLES
-from submissions import Office, fetched, outcome
+from submissions import Office, call, data_key, fetched, outcome, sealed
 from systems import System
 
 CHUNK = 48  # bytes of a ciphertext that no other bytes share by chance
@@ -45,9 +47,9 @@ def told(system: System) -> Iterator[bytes]:
             system.superuser, f"select coalesce(string_agg(t::text, ' '), '') from oml.{table} t"
         )
         yield text.encode()
-    for table in TABLES:
-        if (system.lake / table.location).exists():
-            scan = delta(system, table).scan()
+    for lake_table in TABLES:
+        if (system.lake / lake_table.location).exists():
+            scan = delta(system, lake_table).scan()
             for row in pa.RecordBatchReader.from_stream(scan).read_all().to_pylist():
                 for cell in row.values():
                     yield cell if isinstance(cell, bytes) else str(cell).encode()
@@ -64,7 +66,8 @@ def published(system: System) -> None:
 def body_files(system: System) -> set[str]:
     """Return the names of the files of oml.body and of its out-of-line values."""
     names = system.superuser.execute(
-        "select pg_relation_filenode(c.oid)::text from pg_class c where c.oid = 'oml.body'::regclass"
+        "select pg_relation_filenode(c.oid)::text from pg_class c"
+        " where c.oid = 'oml.body'::regclass"
         " or c.oid = (select reltoastrelid from pg_class where oid = 'oml.body'::regclass)"
     )
     return {name for (name,) in names}
@@ -88,9 +91,22 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     assert outcome(office.author, literal.replace("image/png", "")) == "OM194"
     office.reviewer.execute("select count(*) from oml_review_serve(%s)", (artifact,))
     assert fetched(office.author, artifact) == big
+    for part in range(2):  # as much as there may be, in either way
+        most = [bytes([120 + part]) * body.MAX_ATTACHMENT_BYTES] * body.MAX_ATTACHMENTS
+        largest = b"y" * body.MAX_BODY_BYTES
+        if part == 0:
+            made = office.submit(largest, *most)
+        else:
+            key = data_key(office.author)
+            made = call(office.author, "oml_submit_sealed", sealed(key, largest, *most))[1]
+        served = "select sum(octet_length(content)) from oml_review_serve(%s)"
+        assert value(office.reviewer, served, made) == len(largest) + sum(map(len, most))
+        assert fetched(office.author, made) == largest
     ciphertexts = [
         data[at : at + CHUNK]
-        for (data,) in system.superuser.execute("select ciphertext from oml.body")
+        for (data,) in system.superuser.execute(
+            "select ciphertext from oml.body where artifact_id = %s", (artifact,)
+        )
         for at in (0, 1000 % len(data), len(data) - CHUNK)
     ]
     published(system)
@@ -137,7 +153,7 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     temporary = [
         line for line in cluster.log_file.read_text().splitlines() if "temporary file" in line
     ]
-    assert len(temporary) == 1
+    assert temporary and all(f" {SUPERUSER}@" in line for line in temporary)
 
 
 def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:

@@ -1,4 +1,4 @@
-"""What clients encrypt and writers sign: taken when it is what it says, refused by what is wrong."""
+"""What clients encrypt and writers sign: taken when it is what it says, and refused else."""
 
 from typing import Any
 from uuid import uuid4

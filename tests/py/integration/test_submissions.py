@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from lakes import drain, expect_exact, value, wait_for_restart
 from oml.core import body
 from oml.dev.cluster import SUPERUSER
 from oml.driver.connection import connect
+from oml.errors import DatabaseError
 from omld import Omld
 from restores import custom, drop_database, make_database
 from submissions import (
@@ -55,6 +57,11 @@ def at_once(*acts: Callable[[], Any]) -> list[Any]:
         return list(pool.map(act, range(len(acts))))
 
 
+def grown(acknowledged: list[Any], size: int) -> bool:
+    """Tell whether so many are acknowledged."""
+    return len(acknowledged) >= size
+
+
 # --- at once -----------------------------------------------------------------------------------
 
 
@@ -65,8 +72,8 @@ def test_of_two_verdicts_at_once_one_counts(office: Office) -> None:
         for one in (office.reviewer, second):
             one.execute(SERVE, (artifact,))
         found = at_once(
-            lambda a=artifact: outcome(office.reviewer, VERDICT, a),
-            lambda a=artifact: outcome(second, "select oml_verdict(%s, 'reject', 'no')", a),
+            partial(outcome, office.reviewer, VERDICT, artifact),
+            partial(outcome, second, "select oml_verdict(%s, 'reject', 'no')", artifact),
         )
         assert sorted(map(str, found)) == ["None", "OM216"]
     office.expect_whole()
@@ -78,8 +85,8 @@ def test_of_two_promotions_at_once_one_counts(office: Office) -> None:
         artifact = office.submit(b"note %d" % number)
         office.approve(artifact)
         found = at_once(
-            lambda a=artifact: outcome(office.chief, PROMOTE, a),
-            lambda a=artifact: outcome(other, PROMOTE, a),
+            partial(outcome, office.chief, PROMOTE, artifact),
+            partial(outcome, other, PROMOTE, artifact),
         )
         assert sorted(map(str, found)) == ["None", "OM219"]
     office.expect_whole()
@@ -92,8 +99,8 @@ def test_a_verdict_beside_a_resubmission_is_on_what_was_served(office: Office) -
         artifact = office.submit(b"note %d" % number)
         office.reviewer.execute(SERVE, (artifact,))
         judged, _ = at_once(
-            lambda a=artifact: outcome(office.reviewer, VERDICT, a),
-            lambda a=artifact: submit(office.author, b"better", artifact=a),
+            partial(outcome, office.reviewer, VERDICT, artifact),
+            partial(submit, office.author, b"better", artifact=artifact),
         )
         assert judged in (None, "OM221")
         query = (
@@ -150,6 +157,19 @@ def test_a_stale_snapshot_stores_nothing(office: Office, isolation: str) -> None
     office.expect_whole()
 
 
+def test_a_prepared_submission_is_one_once_it_is_committed(office: Office) -> None:
+    superuser = office.system.superuser
+    for end, held in (("rollback", 0), ("commit", 1)):
+        connection = office.system.connect("author")
+        connection.execute("begin")
+        submit(connection, b"note", b"attached")
+        connection.execute("prepare transaction 'submission'")
+        assert value(office.author, "select count(*) from oml_my_submissions()") == 0
+        superuser.execute(f"{end} prepared 'submission'".encode())
+        assert value(office.author, "select count(*) from oml_my_submissions()") == held
+        office.expect_whole()
+
+
 def test_through_crashes_every_version_has_its_parts(private_system: System) -> None:
     office = Office(private_system)
     acknowledged: list[Any] = []
@@ -163,7 +183,7 @@ def test_through_crashes_every_version_has_its_parts(private_system: System) -> 
                         number += 1
                         attached = [b"a" * 5000] * (number % 3)
                         acknowledged.append(submit(connection, b"x" * 3000, *attached))
-            except Exception:  # noqa: BLE001 - the server comes and goes
+            except (psycopg.Error, DatabaseError):  # the server comes and goes
                 stop.wait(0.01)
 
     def review(stop: threading.Event) -> None:
@@ -178,19 +198,18 @@ def test_through_crashes_every_version_has_its_parts(private_system: System) -> 
                         reviewer.execute(SERVE, (artifact,))
                         reviewer.execute(VERDICT, (artifact,))
                         chief.execute(PROMOTE, (artifact,))
-            except Exception:  # noqa: BLE001 - the server comes and goes
+            except (psycopg.Error, DatabaseError):  # the server comes and goes
                 stop.wait(0.01)
 
     for _ in range(3):
         stop = threading.Event()
-        before = len(acknowledged)
         with ThreadPoolExecutor(3) as pool:
             running = [
                 pool.submit(work, "author", stop),
                 pool.submit(work, "colleague", stop),
                 pool.submit(review, stop),
             ]
-            until(lambda n=before: len(acknowledged) > n + 20)
+            until(partial(grown, acknowledged, len(acknowledged) + 20))
             victim = private_system.connect("app")
             os.kill(victim.info.backend_pid, signal.SIGKILL)
             wait_for_restart(private_system)

@@ -147,23 +147,39 @@ SEALED: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+# The fields of seal.Artifact.
+ABOUT: dict[str, st.SearchStrategy[Any]] = {
+    "artifact_id": _UUID,
+    "artifact_version": st.integers(1, 2**63 - 1),
+    "plaintext_digest": st.none() | st.binary(min_size=32, max_size=32),
+    "ciphertext_digest": st.none() | st.binary(min_size=32, max_size=32),
+}
+
+
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(given_fields=st.fixed_dictionaries(SEALED))
+@given(given_fields=st.fixed_dictionaries(SEALED), about=st.none() | st.fixed_dictionaries(ABOUT))
 def test_a_sealer_seals_what_the_plain_encoder_encodes(
-    key_file: Path, given_fields: dict[str, Any]
+    key_file: Path, given_fields: dict[str, Any], about: dict[str, Any] | None
 ) -> None:
     sealer = seal.sealer(f"file:{key_file}", None, KEY.kid)
+    artifact = None if about is None else seal.Artifact(*(about[column] for column in ABOUT))
     for _ in range(2):  # the first time, and from what is kept of it
         before = envelope.now_us()
-        event_id, now, digest, data = sealer.seal(*(given_fields[column] for column in SEALED))
+        event_id, now, digest, data = sealer.seal(
+            *[*(given_fields[column] for column in SEALED), artifact]
+        )
         assert before <= now <= envelope.now_us()
         assert int(event_id[:12], 16) == now // 1000
-        fields = given_fields | {
-            "version": envelope.VERSION,
-            "occurred_at": now,
-            "event_id": bytes.fromhex(event_id),
-            "payload": given_fields["payload"].encode(),
-        }
+        fields = (
+            given_fields
+            | (about or {})
+            | {
+                "version": envelope.VERSION,
+                "occurred_at": now,
+                "event_id": bytes.fromhex(event_id),
+                "payload": given_fields["payload"].encode(),
+            }
+        )
         assert data == envelope.encode(fields, KEY.kid, KEY.secret_key)
         assert digest == envelope.digest(data)
         # And the plain encoder against one that is not ours.
