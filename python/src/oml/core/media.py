@@ -27,6 +27,8 @@ _LOOK_LIKE_TEXT = tuple(
     for kind in filetype.types
     if kind.mime in ("application/pdf", "application/rtf", "application/postscript")
 )
+_THEIR_FIRST = b"%{\xef"
+"""What those begin with: the last is the first of a byte order mark."""
 # What any bytes are has a signature there, too: that of one kind of font.
 _SIGNED = frozenset(kind.mime for kind in filetype.types) - {"application/octet-stream"}
 _HEADER_BYTES = 8192
@@ -80,9 +82,9 @@ def fault(media_type: str, content: bytes) -> str | None:
     if parsed is None:
         raise ValueError(f"{media_type!r} is no media type")
     essence, charset = parsed
-    header = bytearray(content[:_HEADER_BYTES])
     if is_text(essence):
-        return _text_fault(essence, charset, content, header)
+        return _text_fault(essence, charset, content)
+    header = bytearray(content[:_HEADER_BYTES])
     if essence not in _SIGNED:
         return None
     if any(kind.match(header) for kind in filetype.types if kind.mime == essence):
@@ -91,10 +93,12 @@ def fault(media_type: str, content: bytes) -> str | None:
     return f"it begins as {found} does" if found else f"it does not begin as {essence} does"
 
 
-def _text_fault(essence: str, charset: str, content: bytes, header: bytearray) -> str | None:
-    for kind in _LOOK_LIKE_TEXT:
-        if kind.match(header):
-            return f"it begins as {kind.mime} does"
+def _text_fault(essence: str, charset: str, content: bytes) -> str | None:
+    if content[:1] in _THEIR_FIRST:
+        header = bytearray(content[:_HEADER_BYTES])
+        for kind in _LOOK_LIKE_TEXT:
+            if kind.match(header):
+                return f"it begins as {kind.mime} does"
     try:
         text = content.decode(charset)
     except UnicodeDecodeError as error:

@@ -131,7 +131,7 @@ class FileSigner:
         self._path = path
         self._forbidden = forbidden_directory
         self._known: tuple[tuple[int, ...], keys.SigningKey, bytes] | None = None
-        self._keks: dict[str, tuple[tuple[int, ...], tuple[int, ...], bytes]] = {}
+        self._keks: dict[str, _Kek] = {}
         self._making = threading.Lock()
 
     def _key(self) -> tuple[keys.SigningKey, bytes]:
@@ -199,11 +199,11 @@ class FileSigner:
 
     def _kek(self, kek: str) -> bytes:
         """Read a KEK. Raises FileNotFoundError, and OM095 for a file that is not to be trusted."""
+        known = self._keks.get(kek)
+        if known is not None and known.is_unchanged():
+            return known.secret
         path = self._kek_path(kek)
         directory = os.path.dirname(path)
-        known = self._keks.get(kek)
-        if known is not None and known[:2] == (_identity_of(path), _identity_of(directory)):
-            return known[2]
         try:
             directory_status = self._require_kek_directory(directory)
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -223,7 +223,7 @@ class FileSigner:
             raise _bad_kek(path, f"it does not have {_KEK_BYTES} bytes")
         if len(self._keks) >= _MOST_KEKS:
             self._keks.clear()
-        self._keks[kek] = (_identity(status), _identity(directory_status), secret)
+        self._keks[kek] = _Kek(path, directory, status, directory_status, secret)
         return secret
 
     def _make_kek(self, kek: str) -> bytes:
@@ -282,11 +282,28 @@ _identity = operator.attrgetter(
 )
 
 
-def _identity_of(path: str) -> tuple[int, ...] | None:
-    try:
-        return _identity(os.stat(path, follow_symlinks=False))
-    except OSError:
-        return None
+class _Kek:
+    """A key-encryption key that was read, and the file and directory that it was read from."""
+
+    def __init__(
+        self,
+        path: str,
+        directory: str,
+        status: os.stat_result,
+        directory_status: os.stat_result,
+        secret: bytes,
+    ) -> None:
+        self.secret = secret
+        self._paths = (path, directory)
+        self._found = (_identity(status), _identity(directory_status))
+
+    def is_unchanged(self) -> bool:
+        """Tell whether file and directory are still those that were judged and read."""
+        path, directory = self._paths
+        try:
+            return self._found == (_identity(os.lstat(path)), _identity(os.lstat(directory)))
+        except OSError:
+            return False
 
 
 def other_key(signer: str, held: list[bytes], wanted: bytes) -> keys.SignerError:
