@@ -5,6 +5,7 @@ returns table (tenant_id uuid, entity_type text, entity_id text, content jsonb)
 language plpgsql
 stable
 set search_path = pg_catalog, pg_temp
+set enable_nestloop = off -- the planner takes each of these sets for a handful of rows
 as $$
 #variable_conflict use_column
 begin
