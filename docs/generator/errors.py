@@ -67,9 +67,17 @@ SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
         "What is stored of a submission is not what the journal says.",
         ("… of the stored version …", "the digests kept of", "the data key of"),
     ),
+    "OM206": (
+        "The writer's envelope is not understood.",
+        ("the writer's envelope is not understood", "a writer's envelope of"),
+    ),
+    "OM223": (
+        "The report is none on what was reviewed.",
+        ("the report is none on the parts", "a report of"),
+    ),
     "OM212": (
         "The reason is missing.",
-        ("%s needs a reason", "reject needs a reason"),
+        ("%s needs a reason", "reject needs a reason", "approve in spite of findings"),
     ),
     "OM220": (
         "The author reviews nothing of its own.",

@@ -13,6 +13,7 @@ declare
   digest bytea;
   first oml.receipt;
   place record;
+  judged oml.version_row;
   details jsonb := '{}';
 begin
   actor := oml.caller(tenant, array(select distinct l.permission from oml.lifecycle() l where l.verb = decide.verb), true);
@@ -29,12 +30,18 @@ begin
       return first;
     end if;
   end if;
+  judged := oml.find_version(actor.tenant_id, artifact, version);
   if verb = 'reassign' then
     place := oml.find_workarea(actor.tenant_id, workarea);
+    if place.workarea_id = judged.workarea_id then
+      raise exception using
+        errcode = 'OM229', message = format('%s/%s lies in workarea %L already', judged.artifact_id, judged.version, place.path),
+        hint = 'Name another one: oml_workareas() lists them.';
+    end if;
     details := jsonb_build_object('workarea_id', place.workarea_id, 'path', place.path);
   end if;
   return oml.transit(
-    actor.tenant_id, actor.principal, actor.auth, verb, oml.find_version(actor.tenant_id, artifact, version), reason, details,
+    actor.tenant_id, actor.principal, actor.auth, verb, judged, reason, details,
     idempotency_key, digest, operation, app_version
   );
 end

@@ -17,6 +17,11 @@ begin
   order by v.version desc
   limit 1;
   if not found then
+    if version is not null then
+      raise exception using
+        errcode = 'OM228', message = format('artifact %s has no version %s', artifact_id, find_version.version),
+        hint = format('Its newest version is %s.', (oml.find_version(tenant_id, artifact_id, null)).version);
+    end if;
     perform oml.refuse_artifact(artifact_id);
   end if;
   return found_version;

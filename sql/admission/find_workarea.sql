@@ -28,8 +28,8 @@ begin
   if workarea_id is null then
     raise exception using
       errcode = 'OM190',
-      message = case when member is null then format('there is no workarea %L', workarea)
-        else format('there is no workarea %L that principal %L is a member of', workarea, member) end,
+      message = case when member is null then format('there is no workarea %L', left(workarea, 80))
+        else format('there is no workarea %L that principal %L is a member of', left(workarea, 80), member) end,
       hint = 'Name a workarea by its path or id. An operator of the tenant makes one with oml_create_workarea(), and members with oml_add_member().';
   end if;
 end

@@ -1,4 +1,4 @@
--- Whether a principal may read a version: its author always, a member of its workarea once it is released.
+-- Whether a principal may read a version: its author always; a member of its workarea once it is released.
 create function oml.may_read(tenant_id uuid, workarea_id uuid, author text, state text, principal text)
 returns boolean
 language plpgsql

@@ -10,6 +10,7 @@ declare
   workarea_id uuid := gen_random_uuid();
 begin
   actor := oml.caller(tenant, '{operate}', true);
+  perform oml.require_path(actor.tenant_id, path);  -- before others wait for it, and once they cannot take it
   perform oml.lock_chain(actor.tenant_id);
   perform oml.require_path(actor.tenant_id, path);
   perform oml.append_admission(actor.tenant_id, actor.principal, actor.auth, array[

@@ -1,6 +1,6 @@
 create function @extschema@.oml_demote(
   artifact uuid,
-  reason text,
+  reason text default null,
   version bigint default null,
   tenant text default null,
   idempotency_key text default null,

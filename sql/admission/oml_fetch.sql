@@ -16,21 +16,8 @@ declare
   actor record;
   wanted oml.version_row;
 begin
-  actor := oml.caller(oml_fetch.tenant, '{append,submit,review,operate,audit}', false);
-  select v.tenant_id, v.artifact_id, v.version, v.workarea_id, v.author, v.provenance, v.media_type, v.attachments,
-    v.plaintext_digest, v.ciphertext_digest, v.dek_id, v.state, v.reviewer
-  into wanted
-  from oml.artifact_version v
-  where v.tenant_id = actor.tenant_id and v.artifact_id = artifact
-    and (oml_fetch.version is null or v.version = oml_fetch.version)
-    and oml.may_read(v.tenant_id, v.workarea_id, v.author, v.state, actor.principal)
-  order by v.version desc
-  limit 1;
-  if not found then
-    raise exception using
-      errcode = 'OM226', message = format('there is no version of artifact %s that principal %L may read', coalesce(artifact::text, 'null'), actor.principal),
-      hint = 'The author reads its own; members of its workarea read a version while it is released; reviewers are served it by oml_review_serve().';
-  end if;
+  actor := oml.caller(oml_fetch.tenant, '{review,append,submit,operate,audit}', false);
+  wanted := oml.readable_version(actor.tenant_id, actor.principal, actor.auth = 'membership:review', artifact, version);
   return query
   select wanted.version, wanted.state, wanted.provenance, o.name, o.media_type, o.content, o.plaintext_digest
   from oml.open_version(wanted, coalesce(attachment, '')) o;

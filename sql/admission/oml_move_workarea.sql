@@ -11,6 +11,8 @@ declare
   moved record;
 begin
   actor := oml.caller(tenant, '{operate}', true);
+  perform oml.require_claims(workarea);
+  perform oml.require_path(actor.tenant_id, path);  -- before others wait for it, and once they cannot take it
   perform oml.lock_chain(actor.tenant_id);
   moved := oml.find_workarea(actor.tenant_id, workarea);
   perform oml.require_path(actor.tenant_id, path);

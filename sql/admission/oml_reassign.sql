@@ -1,7 +1,7 @@
 create function @extschema@.oml_reassign(
   artifact uuid,
   workarea text,
-  reason text,
+  reason text default null,
   version bigint default null,
   tenant text default null,
   idempotency_key text default null,

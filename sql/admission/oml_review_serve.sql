@@ -18,7 +18,6 @@ declare
   parts jsonb := '[]';
 begin
   actor := oml.caller(oml_review_serve.tenant, '{review}', true);
-  perform oml.lock_chain(actor.tenant_id);
   held := oml.find_version(actor.tenant_id, artifact, version);
   if held.author = actor.principal then
     raise exception using
@@ -42,6 +41,12 @@ begin
     );
     return next;
   end loop;
+  -- Others waited for none of this. Nothing is served of what was judged meanwhile.
+  perform oml.lock_chain(actor.tenant_id);
+  if (oml.find_version(actor.tenant_id, artifact, held.version)).state <> 'held' then
+    raise exception using
+      errcode = '40001', message = format('%s/%s was judged meanwhile', held.artifact_id, held.version), hint = 'oml_review_queue() lists what is up for review.';
+  end if;
   perform oml.append_admission(actor.tenant_id, actor.principal, actor.auth, array[oml.admission_item(
     'review.serve', jsonb_build_object('parts', parts),
     held.artifact_id, held.version, held.plaintext_digest, held.ciphertext_digest

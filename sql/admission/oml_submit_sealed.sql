@@ -46,8 +46,13 @@ declare
   request_digest bytea;
 begin
   actor := oml.caller(tenant, '{submit}', true);
+  if octet_length(writer_envelope) > 16384 then
+    raise exception using
+      errcode = 'OM206', message = format('a writer''s envelope of %s bytes', octet_length(writer_envelope)),
+      hint = 'It has at most 16384 bytes, as the driver makes it.';
+  end if;
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
-  if array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+  if cardinality(attachments) > 16 or array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
     perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
   end if;
   media_types := array[media_type] || attachment_types;

@@ -25,14 +25,19 @@ declare
   judged oml.version_row;
   parts jsonb;
 begin
-  actor := oml.caller(tenant, '{review}', true);
+  actor := oml.caller(tenant, array(select distinct l.permission from oml.lifecycle() l where l.verb in ('approve', 'reject')), true);
   perform oml.require_claims(reason, idempotency_key, operation, app_version);
   if verdict is null or verdict not in ('approve', 'reject') then
     raise exception using
-      errcode = 'OM213', message = format('%L is no verdict', verdict), hint = 'A verdict is approve or reject.';
+      errcode = 'OM213', message = format('%L is no verdict', left(verdict, 80)), hint = 'A verdict is approve or reject.';
   elsif verdict = 'reject' and coalesce(btrim(reason), '') = '' then
     raise exception using
       errcode = 'OM212', message = 'reject needs a reason', hint = 'Say what the author should change: the author reads it.';
+  end if;
+  if octet_length(report::text) > 32768 then
+    raise exception using
+      errcode = 'OM223', message = format('a report of %s bytes', octet_length(report::text)),
+      hint = 'A report has at most 32768 bytes: the driver lists the first findings and counts the rest.';
   end if;
   perform oml.lock_chain(actor.tenant_id);
   if idempotency_key is not null then
@@ -61,11 +66,14 @@ begin
       errcode = 'OM221', message = format('%s/%s was not served to principal %L in full', judged.artifact_id, judged.version, actor.principal),
       hint = 'Read it first, body and attachments: select * from oml_review_serve(…). Each version is served anew.';
   end if;
-  parts := oml.reviewed_parts(report, judged.attachments);
+  parts := oml.reviewed_parts(report, judged);
   if verdict = 'approve' and accept_findings is not true and jsonb_path_exists(parts, '$[*].findings[*]') then
     raise exception using
       errcode = 'OM222', message = format('the scan of %s/%s found something', judged.artifact_id, judged.version),
       hint = 'Look at the findings. Reject it, or approve it all the same with accept_findings => true and a reason.';
+  elsif verdict = 'approve' and coalesce(btrim(reason), '') = '' and jsonb_path_exists(parts, '$[*].findings[*]') then
+    raise exception using
+      errcode = 'OM212', message = 'approve in spite of findings needs a reason', hint = 'Say why they are no reason to reject it: it is signed into the event.';
   end if;
   return oml.transit(
     actor.tenant_id, actor.principal, actor.auth, verdict, judged, reason,

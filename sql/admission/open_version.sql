@@ -41,8 +41,8 @@ begin
   where wanted is null or p.name = wanted;
   if asked.parts is null then
     raise exception using
-      errcode = 'OM224', message = format('%s/%s has no attachment %L', artifact.artifact_id, artifact.version, wanted),
-      hint = 'oml_fetch() without an attachment returns the body.';
+      errcode = 'OM224', message = format('%s/%s has no attachment %L', artifact.artifact_id, artifact.version, left(wanted, 80)),
+      hint = 'oml_attachments() lists those there are; oml_fetch() without an attachment returns the body.';
   elsif not asked.journalled then
     raise exception using
       errcode = 'OM210', message = format('the digests kept of %s/%s are not those in the journal', artifact.artifact_id, artifact.version),

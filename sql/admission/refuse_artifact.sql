@@ -8,6 +8,6 @@ as $$
 begin
   raise exception using
     errcode = 'OM203', message = format('there is no artifact %s that the caller may act on', coalesce(artifact_id::text, 'null')),
-    hint = 'oml_my_submissions() lists the caller''s own, oml_review_queue() what it may review. Only its author submits a next version.';
+    hint = 'oml_artifacts() lists what the caller may act on or read. Only its author submits a next version.';
 end
 $$;

@@ -19,7 +19,7 @@ begin
   elsif verb = 'end-simulation' and artifact.provenance <> 'simulated' then
     raise exception using
       errcode = 'OM218', message = format('%s is %s, and no simulation made it', named, artifact.provenance),
-      hint = 'What is simulated was submitted so. Demote another version to withdraw it.';
+      hint = 'Only what was submitted as simulated is ended so. Demote it to withdraw it.';
   end if;
   select string_agg(distinct l.verb, ', ' order by l.verb) into allowed
   from oml.lifecycle() l

@@ -12,7 +12,7 @@ begin
   most := oml.body_limits();
   if provenance is null or provenance not in ('observed', 'derived', 'imported', 'simulated') then
     raise exception using
-      errcode = 'OM196', message = format('%L is no class of provenance', provenance),
+      errcode = 'OM196', message = format('%L is no class of provenance', left(provenance, 80)),
       hint = 'It is observed, derived, imported or simulated.';
   elsif bytes[1] is null or bytes[1] = 0 then
     raise exception using
@@ -32,11 +32,11 @@ begin
         hint = format('An attachment that rides with its submission has 1 to %s bytes.', most.attachment_bytes);
     end if;
     if names[part] is null or octet_length(convert_to(names[part], 'UTF8')) not between 1 and 255
-      or names[part] ~ '[/[:cntrl:]]' or names[part] in ('.', '..') or names[part] = any (names[2:part - 1])
+      or names[part] ~ '[/\\[:cntrl:]\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]' or names[part] in ('.', '..') or names[part] <> btrim(names[part]) or names[part] = any (names[2:part - 1])
     then
       raise exception using
-        errcode = 'OM199', message = format('%L is no name for attachment %s', names[part], part - 1),
-        hint = 'A name has 1 to 255 bytes, no slash and no control character, and no other attachment of the submission has it.';
+        errcode = 'OM199', message = format('%L is no name for attachment %s', left(names[part], 80), part - 1),
+        hint = 'A name has 1 to 255 bytes, no slash, no control or invisible character and no space at its ends, and no other attachment of the submission has it.';
     end if;
   end loop;
   -- convert_to fails for bytes that are no UTF-8, which Python would not see: see oml_append.

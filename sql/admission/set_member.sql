@@ -14,6 +14,7 @@ begin
       errcode = 'OM009', message = format('a principal of %s bytes', coalesce(octet_length(principal), 0)),
       hint = 'A principal has 1 to 256 bytes: the login''s name, unless it was granted under another.';
   end if;
+  perform oml.require_claims(workarea);
   perform oml.lock_chain(actor.tenant_id);
   place := oml.find_workarea(actor.tenant_id, workarea);
   if is_member = exists (

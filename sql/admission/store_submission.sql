@@ -17,6 +17,7 @@ declare
   sealed oml.sealed;
   occurred_at timestamptz;
   items oml.batch_item[];
+  stored bigint;
 begin
   chain := oml.open_chain(tenant_id, false);
   if given.idempotency_key is not null or chain.may_be_stale then
@@ -81,8 +82,14 @@ begin
       perform oml.refuse_unstored();
     end if;
     insert into oml.artifact_event (tenant_id, artifact_id, seq) values (tenant_id, given.artifact_id, chain.seq + 1);
+    if not found then
+      perform oml.refuse_unstored();
+    end if;
     insert into oml.body (tenant_id, artifact_id, version, part, ciphertext)
     values (tenant_id, given.artifact_id, given.version, 0, given.ciphertexts[1]);
+    if not found then
+      perform oml.refuse_unstored();
+    end if;
     first := (tenant_id, chain.seq + 1, sealed.event_id, sealed.hash)::oml.receipt;
   else
     -- The claim and its files are one signed unit.
@@ -113,11 +120,22 @@ begin
     from unnest(given.names, given.media_types, given.bytes, given.plaintext_digests, given.ciphertext_digests)
       with ordinality p (name, media_type, bytes, plaintext_digest, ciphertext_digest, n)
     where p.n > 1;
+    get diagnostics stored = row_count;
+    if stored <> cardinality(given.bytes) - 1 then
+      perform oml.refuse_unstored();
+    end if;
     insert into oml.artifact_event (tenant_id, artifact_id, seq)
     select tenant_id, given.artifact_id, first.seq + n - 1 from generate_series(1, cardinality(given.bytes)) n;
+    get diagnostics stored = row_count;
+    if stored <> cardinality(given.bytes) then
+      perform oml.refuse_unstored();
+    end if;
     for part in 1 .. cardinality(given.ciphertexts) loop
       insert into oml.body (tenant_id, artifact_id, version, part, ciphertext)
       values (tenant_id, given.artifact_id, given.version, part - 1, given.ciphertexts[part]);
+      if not found then
+        perform oml.refuse_unstored();
+      end if;
     end loop;
   end if;
   insert into oml.artifact_version (
@@ -127,16 +145,29 @@ begin
     tenant_id, given.artifact_id, given.version, place.workarea_id, place.path, principal, given.provenance, given.media_types[1], given.bytes[1],
     cardinality(given.bytes) - 1, given.plaintext_digests[1], given.ciphertext_digests[1], given.dek_id, first.seq, occurred_at, 'held', first.seq
   );
+  if not found then
+    perform oml.refuse_unstored();
+  end if;
   insert into oml.dek (tenant_id, dek_id, artifact_id, version, kek_epoch, wrapped)
   values (tenant_id, given.dek_id, given.artifact_id, given.version, given.kek_epoch, given.wrapped);
+  if not found then
+    perform oml.refuse_unstored();
+  end if;
   if given.derived_from <> '{}' then
     insert into oml.derived_from (tenant_id, artifact_id, version, source_artifact_id, source_version)
     select tenant_id, given.artifact_id, given.version, (s ->> 'artifact_id')::uuid, (s ->> 'version')::bigint
     from jsonb_array_elements(said -> 'derived_from') s;
+    get diagnostics stored = row_count;
+    if stored <> jsonb_array_length(said -> 'derived_from') then
+      perform oml.refuse_unstored();
+    end if;
   end if;
   if given.writer_envelope is not null then
     insert into oml.writer_envelope (tenant_id, artifact_id, version, envelope)
     values (tenant_id, given.artifact_id, given.version, given.writer_envelope);
+    if not found then
+      perform oml.refuse_unstored();
+    end if;
   end if;
   return (
     first.tenant_id, given.artifact_id, given.version, first.seq, first.event_id, first.hash,

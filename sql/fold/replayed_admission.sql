@@ -1,5 +1,6 @@
 -- What the journal says of workareas, submissions and reviews: the rows that oml.fold_admission makes event by
--- event, had by sets. Also each change of state that the lifecycle does not have. Stable: see folded_admission.
+-- event, had by sets. Also each step that could not have been made: a change of state that the lifecycle does not have, a
+-- verdict by the author or without a serve, simulation taken off. Stable: see folded_admission.
 create function oml.replayed_admission(chain_id uuid)
 returns table (tenant_id uuid, entity_type text, entity_id text, content jsonb)
 language plpgsql
@@ -17,7 +18,8 @@ begin
     where split_part(j.type, '.', 1) in ('workarea', 'submission', 'review', 'artifact') and (chain_id is null or j.tenant_id = chain_id)
   ),
   step as (
-    select e.*, lag(e.said ->> 'to') over version_steps as was, first_value(e.said ->> 'provenance') over version_steps as provenance
+    select e.*, lag(e.said ->> 'to') over version_steps as was, first_value(e.said ->> 'provenance') over version_steps as provenance,
+      first_value(e.principal) over version_steps as author
     from event e
     where e.said ? 'to'
     window version_steps as (partition by e.tenant_id, e.artifact_id, e.version order by e.seq)
@@ -32,6 +34,22 @@ begin
   placed as (
     select distinct on (s.tenant_id, s.artifact_id, s.version) s.tenant_id, s.artifact_id, s.version, s.said ->> 'workarea_id' as workarea_id
     from step s where s.said ? 'workarea_id' order by s.tenant_id, s.artifact_id, s.version, s.seq desc
+  ),
+  served_to as (
+    select e.tenant_id, e.artifact_id, e.version, e.principal, min(e.seq) as first_seq
+    from event e where e.type = 'review.serve' group by 1, 2, 3, 4
+  ),
+  made as (
+    select e.tenant_id, e.artifact_id, e.version, e.said ->> 'provenance' as made_as,
+      lag(e.said ->> 'provenance') over (partition by e.tenant_id, e.artifact_id order by e.version) as made_before
+    from event e where e.type = 'submission.submit'
+  ),
+  of_simulated as (
+    select distinct e.tenant_id, e.artifact_id, e.version, true as is_of_simulated
+    from event e
+    cross join jsonb_array_elements(e.said -> 'derived_from') d
+    join made m on m.tenant_id = e.tenant_id and m.artifact_id = (d ->> 'artifact_id')::uuid and m.version = (d ->> 'version')::bigint
+    where e.type = 'submission.submit' and m.made_as = 'simulated'
   ),
   workarea as (
     select e.tenant_id, e.said ->> 'workarea_id' as workarea_id, min(e.seq) as created_seq, max(e.seq) as last_seq,
@@ -82,7 +100,12 @@ begin
   union all
   select s.tenant_id, 'oml.lifecycle', concat_ws('/', s.artifact_id, s.version, s.seq), s.said
   from step s
-  where not exists (
+  left join served_to t using (tenant_id, artifact_id, version, principal)
+  left join made m using (tenant_id, artifact_id, version)
+  left join of_simulated o using (tenant_id, artifact_id, version)
+  where (s.type = 'review.verdict' and (s.principal = s.author or t.first_seq is null or t.first_seq > s.seq))
+    or (s.type = 'submission.submit' and m.made_as <> 'simulated' and (m.made_before = 'simulated' or o.is_of_simulated))
+    or not exists (
     select from oml.lifecycle() l
     where l.event_type = s.type and l.from_state is not distinct from s.was and l.to_state = s.said ->> 'to'
       and (s.said ->> 'from') is not distinct from s.was and s.auth = 'membership:' || l.permission

@@ -11,7 +11,11 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $python$
 import os
+import resource
 import sys
+
+# This process is to handle keys and content: it leaves no core dump from now on.
+resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 directory = '@OML_CORE_DIR@'
 trusted = ('/usr/lib/', '/usr/local/lib/')

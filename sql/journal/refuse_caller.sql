@@ -9,6 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   may text := case when permissions = '{append}' then 'append to' else 'use' end;
+  needed text := coalesce(array_to_string(permissions, ' or '), 'any permission');
   tenants text[];
   principals text[];
 begin
@@ -30,7 +31,7 @@ begin
     raise exception using
       errcode = 'OM001',
       message = format('login %I is bound to no tenant it may %s', session_user, may),
-      hint = 'An operator binds it: select oml_grant(login => …, tenant => …, permissions => ''{append}'').';
+      hint = format('It needs %s on one. An operator binds it: select oml_grant(login => …, tenant => …, permissions => …), which replaces what it has there.', needed);
   elsif principals is null then
     raise exception using
       errcode = 'OM003',

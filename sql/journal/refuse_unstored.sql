@@ -10,6 +10,6 @@ begin
   raise exception using
     errcode = 'OM043',
     message = 'what was appended was not stored whole',
-    hint = 'A trigger that is not ours swallows rows of oml.journal, oml.outbox or oml.entity. Remove it: \d names the triggers of a table.';
+    hint = 'A trigger that is not ours swallows rows of oml.journal, oml.outbox, oml.entity or a table of submissions. Remove it: \d names the triggers of a table.';
 end
 $$;

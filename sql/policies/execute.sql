@@ -14,7 +14,8 @@ grant execute on function
   @extschema@.oml_data_key(uuid, text)
 to oml_writer;
 grant execute on function
-  @extschema@.oml_my_submissions(uuid, text, bigint, int), @extschema@.oml_fetch(uuid, bigint, text, text), @extschema@.oml_history(uuid, text, bigint, int)
+  @extschema@.oml_my_submissions(uuid, text, bigint, int), @extschema@.oml_fetch(uuid, bigint, text, text), @extschema@.oml_history(uuid, text, bigint, int),
+  @extschema@.oml_workareas(text), @extschema@.oml_artifacts(text, text, text, bigint, int), @extschema@.oml_attachments(uuid, bigint, text)
 to oml_writer, oml_reviewer, oml_operator, oml_auditor;
 grant execute on function
   @extschema@.oml_review_queue(text, bigint, int), @extschema@.oml_review_serve(uuid, bigint, text),

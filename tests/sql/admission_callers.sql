@@ -34,6 +34,9 @@ insert into verb values
   ('oml_history', format('select seq from oml_history(%L)', :'promoted'), '{append,submit,review,operate,audit}'),
   ('oml_history', format('select seq from oml_history(%L)', :'held'), '{review,operate,audit}'),
   ('oml_review_queue', 'select count(*) from oml_review_queue()', '{review}'),
+  ('oml_workareas', 'select count(*) from oml_workareas()', '{append,submit,review,operate,audit}'),
+  ('oml_artifacts', 'select count(*) from oml_artifacts()', '{append,submit,review,operate,audit}'),
+  ('oml_attachments', format('select count(*) from oml_attachments(%L)', :'promoted'), '{append,submit,review,operate,audit}'),
   ('oml_review_serve', format('select name from oml_review_serve(%L)', :'other'), '{review}'),
   ('oml_verdict', format('select seq from oml_verdict(%L, ''approve'')', :'held'), '{review}'),
   ('oml_verdict', format('select seq from oml_verdict(%L, ''reject'', ''x'')', :'held'), '{review}'),
@@ -98,7 +101,7 @@ from verb v join may m on m.permission = any (v.permissions);
 select is(pg_temp.trapped('ann', 'select octet_length(''x''::bytea)'), 'P0001', 'which would be found else');
 
 -- Group roles without any membership; memberships without any group role.
-select pg_temp.refused_to('stranger', call, 'OM001', 'login stranger is bound to no tenant it may use', 'An operator binds it%', format('%s by a login that is bound to nothing', name)) from verb;
+select pg_temp.refused_to('stranger', call, 'OM001', 'login stranger is bound to no tenant it may use', '%An operator binds it%', format('%s by a login that is bound to nothing', name)) from verb;
 create role unarmed login;
 select oml_grant('unarmed', 'globex', '{append,submit,review,operate,audit}');
 select is(pg_temp.outcome('unarmed', call), '42501', format('%s outside the group roles cannot be called', name)) from verb;

@@ -110,9 +110,11 @@ from (values
   ('an approval by whom only submit was asked of', $$ update oml.journal set "authorization" = 'membership:submit' where type = 'review.verdict' $$, array[format('lifecycle source/1/%s not allowed', :judged)]),
   ('another provenance in the event',
     $$ update oml.journal set payload = payload || '{"provenance": "observed"}' where type = 'submission.submit' and artifact_id = current_setting('test.made')::uuid $$,
-    array['artifact_version made/1 different provenance']),
+    array['artifact_version made/1 different provenance', 'lifecycle made/1/' || (select submitted_seq from oml.artifact_version where artifact_id = current_setting('test.made')::uuid) || ' not allowed']),
   ('a serve that is gone', $$ delete from oml.journal where type = 'review.serve' $$,
-    array['served source/1/0/rita extra', 'served source/1/1/rita extra'] || array[format('artifact_event source/%s extra', :served)])
+    array['served source/1/0/rita extra', 'served source/1/1/rita extra'] || array[format('artifact_event source/%s extra', :served), format('lifecycle source/1/%s not allowed', :judged)]),
+  ('a verdict by the author', $$ update oml.journal set principal = 'ann' where type in ('review.verdict', 'review.serve') $$,
+    array[format('lifecycle source/1/%s not allowed', :judged), 'artifact_version source/1 different reviewer', 'served source/1/0/rita extra', 'served source/1/1/rita extra', 'served source/1/0/ann missing', 'served source/1/1/ann missing'])
 ) v (name, what, findings);
 select is_empty('select * from oml_fold_check()', 'and after all of it is undone nothing is');
 

@@ -46,7 +46,7 @@ insert into verb values
   ('reject', 'rita', 'select seq from oml_verdict(%L, ''reject'', ''x'')'),
   ('promote', 'olga', 'select seq from oml_promote(%L)'),
   ('demote', 'olga', 'select seq from oml_demote(%L, ''x'')'),
-  ('reassign', 'olga', 'select seq from oml_reassign(%L, ''archive'', ''x'')'),
+  ('reassign', 'olga', 'select seq from oml_reassign(%L, ''attic'', ''x'')'),
   ('end-simulation', 'olga', 'select seq from oml_end_simulation(%L, ''x'')');
 select set_eq(
   'select verb from verb union all values (''submit'')', 'select verb from oml.lifecycle()', 'these are all the verbs'
@@ -160,8 +160,8 @@ select results_eq(
   $$ values (1::bigint, 'promoted'), (2, 'held') $$, 'and is what is promoted'
 );
 select pg_temp.refused_to(
-  'olga', format('select oml_promote(%L, version => %s)', :'artifact', version), 'OM203',
-  format('there is no artifact %s that the caller may act on', :'artifact'), '%', format('there is no version %s', version)
+  'olga', format('select oml_promote(%L, version => %s)', :'artifact', version), 'OM228',
+  format('artifact %s has no version %s', :'artifact', version), 'Its newest version is 2.', format('there is no version %s', version)
 )
 from unnest(array[0, 3, -1]) version;
 
@@ -182,6 +182,11 @@ select pg_temp.refused_to(
 from unnest(array['nowhere', '', null, '00000000-0000-0000-0000-000000000000']) workarea;
 
 -- What a decision promises in other places: the reason and the workarea.
+select pg_temp.refused_to(
+  'olga', format('select oml_reassign(%L, %L, ''x'')', :'artifact', workarea), 'OM229', format('%s/1 lies in workarea ''research/2026'' already', :'artifact'),
+  '%oml_workareas()%', format('a move to %s, where it lies, is refused', workarea)
+)
+from unnest(array['research/2026', :'area']) workarea;
 select pg_temp.as_login('olga', format('select oml_reassign(%L, %L, %L)', :'artifact', 'archive', 'done'));
 select results_eq(
   format('select state, reason, workarea_id, path from oml.artifact_version where artifact_id = %L', :'artifact'),

@@ -21,7 +21,7 @@ create function pg_temp.readers(artifact uuid) returns text[] language sql as $$
 $$;
 select is(pg_temp.readers(pg_temp.brought_to(state, 'simulated')), readers::text[], format('what is %s is read by %s', state, readers))
 from (values
-  ('held', '{ann}'), ('approved', '{ann}'), ('rejected', '{ann}'), ('promoted', '{ann,ben,rolf}'), ('demoted', '{ann}'),
+  ('held', '{ann}'), ('approved', '{ann,rita}'), ('rejected', '{ann}'), ('promoted', '{ann,ben,rolf}'), ('demoted', '{ann}'),
   ('reassigned', '{ann,carl,dora}'), ('simulation-ended', '{ann}')
 ) v (state, readers);
 
@@ -56,9 +56,11 @@ select pg_temp.refused_to(
 from unnest(array['file 4', 'File 1', '1']) name;
 select is(pg_temp.outcome('ben', format('select * from oml_fetch(%L, attachment => ''file 1'')', :'artifact')), 'OM224', 'nor one of an older version');
 
--- A reviewer is served what is held, and reads it no other way.
+-- A reviewer is served what is held, and then reads it until it is judged and released, or rejected.
 select is(pg_temp.as_login('rita', format('select convert_from(content, ''UTF8'') from oml_review_serve(%L)', :'artifact')), 'newer', 'a reviewer is served');
-select is(pg_temp.outcome('rita', format('select * from oml_fetch(%L)', :'artifact')), 'OM226', 'and does not fetch');
+select is(pg_temp.as_login('rita', format('select convert_from(content, ''UTF8'') from oml_fetch(%L)', :'artifact')), 'newer', 'and fetches what it was served');
+select is(pg_temp.outcome('rita', format('select * from oml_fetch(%L, 1)', :'artifact')), 'OM226', 'and no other version');
+select is(pg_temp.outcome('rolf', format('select * from oml_review_serve(%L)', :'artifact')), null, 'another reviewer was not served yet');
 
 -- Who left reads its own still, and nothing else.
 select pg_temp.as_login('olga', 'select oml_remove_member(''research/2026'', ''ben''), oml_remove_member(''research/2026'', ''ann'')');

@@ -85,7 +85,7 @@ select pg_temp.as_principal('rolf', $$ select artifact_id from oml_submit('resea
 select is(author, 'rolf', 'the author is the principal') from oml.artifact_version where artifact_id = :'by_rolf';
 select throws_ok(format('select pg_temp.as_principal(%L, %L)', 'rolf', format('select count(*) from oml_review_serve(%L)', :'by_rolf')), 'OM220', null, 'as the author it reviews nothing of it');
 select is(pg_temp.as_principal('rolf of audit', format('select count(*) from oml_review_serve(%L)', :'by_rolf')), '1', 'as another principal it is another reviewer');
-select throws_ok(format('select pg_temp.as_principal(%L, %L)', 'rolf of audit', format('select convert_from(content, ''UTF8'') from oml_fetch(%L)', :'by_rolf')), 'OM226', null, 'and reads not what is the author''s');
+select is(pg_temp.as_principal('rolf of audit', format('select convert_from(content, ''UTF8'') from oml_fetch(%L)', :'by_rolf')), 'x', 'and reads what it was served');
 select throws_ok($$ select pg_temp.as_principal('rita', 'select 1') $$, 'OM135', null, 'nobody else');
 select oml_revoke('rolf', 'globex', 'rolf of audit');
 
@@ -135,12 +135,14 @@ select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''approve'', %s
 from unnest(array['reason => null', 'version => null', 'tenant => null', 'report => null', 'accept_findings => null', 'idempotency_key => null', 'operation => null', 'app_version => null']) argument;
 
 -- The report of the reviewer's client.
-create function pg_temp.entry(part int, basis text, findings jsonb default '[]') returns jsonb language sql as $$
-  select jsonb_strip_nulls(jsonb_build_object('part', part, 'basis', basis, 'media_type', 'text/plain', 'extractor', case basis when 'text' then 'plain 1' end, 'scanner', 'gitleaks 8'))
-    || jsonb_build_object('findings', findings)
+create function pg_temp.entry(part int, basis text, findings jsonb default '[]', body text default 'A note.') returns jsonb language sql as $$
+  select jsonb_strip_nulls(jsonb_build_object(
+    'part', part, 'plaintext_digest', encode(sha256(convert_to(body, 'UTF8')), 'hex'), 'basis', basis, 'media_type', 'text/plain',
+    'extractor', case basis when 'text' then 'plain 1' end, 'scanner', 'gitleaks 8'
+  )) || jsonb_build_object('findings', findings)
 $$;
 select pg_temp.refused_to(
-  'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', report), 'OM223', 'the report of a review is not understood', '%an object for each part%',
+  'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', report), 'OM223', format('the report is none on the parts of %s/1', :'artifact'), '%an object for each part%',
   format('the report %s is refused', left(report::text, 60))
 )
 from (values
@@ -149,21 +151,30 @@ from (values
   (jsonb_build_array(pg_temp.entry(0, 'digest'))), (jsonb_build_array(pg_temp.entry(0, 'text') - 'extractor')), (jsonb_build_array(pg_temp.entry(0, 'opaque') || '{"extractor": "x"}')),
   (jsonb_build_array(pg_temp.entry(0, 'text') - 'scanner')), (jsonb_build_array(pg_temp.entry(0, 'text') - 'findings')), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"findings": {}}')),
   (jsonb_build_array(pg_temp.entry(0, 'text') || '{"more": 1}')), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"part": "0"}')),
-  (jsonb_build_array(pg_temp.entry(0, 'text', jsonb_build_array(repeat('x', 32768)))))
+  (jsonb_build_array(pg_temp.entry(0, 'text', (select jsonb_agg(jsonb_build_object('kind', 'aws-key', 'line', n)) from generate_series(1, 1100) n)))),
+  -- Of another type, other bytes or another basis than the part has; and more of a finding than kind and place.
+  (jsonb_build_array(pg_temp.entry(0, 'opaque'))), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"media_type": "image/png"}')),
+  (jsonb_build_array(pg_temp.entry(0, 'text', body => 'An older note.'))), (jsonb_build_array(pg_temp.entry(0, 'text') - 'plaintext_digest')),
+  (jsonb_build_array(pg_temp.entry(0, 'text', '[1]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{}]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a"}]'))),
+  (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 1, "count": 1}]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": "1"}]'))),
+  (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 0}]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 1.5}]'))),
+  (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "A note.", "line": 1}]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 1, "content": "A note."}]'))),
+  (jsonb_build_array(pg_temp.entry(0, 'text') || jsonb_build_object('scanner', repeat('x', 201)))), (jsonb_build_array(pg_temp.entry(0, 'text') || jsonb_build_object('extractor', repeat('x', 201))))
 ) v (report);
 select pg_temp.refused_to(
-  'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"rule": "aws-key"}]'))),
+  'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "aws-key", "line": 1}]'))),
   'OM222', format('the scan of %s/1 found something', :'artifact'), '%accept_findings => true%', 'what was found keeps it from being approved'
 );
-select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''approve'', report => %L, accept_findings => null)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[1]')))), 'OM222', 'null accepts nothing');
-select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''reject'', ''x'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[1]')))), null, 'nor from being rejected');
+select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''approve'', report => %L, accept_findings => null)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "count": 2}]')))), 'OM222', 'null accepts nothing');
+select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''reject'', ''x'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "count": 2}]')))), null, 'nor from being rejected');
 select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text')))), null, 'a clean one is taken');
-select pg_temp.as_login('rita', format('select seq from oml_verdict(%L, ''approve'', ''a test key'', report => %L, accept_findings => true)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'opaque', '[{"rule": "aws-key"}]')))) as seq \gset
+select is(pg_temp.outcome('rita', format('select oml_verdict(%L, ''approve'', report => %L, accept_findings => true)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 2}]')))), 'OM212', 'what was found is accepted with a reason');
+select pg_temp.as_login('rita', format('select seq from oml_verdict(%L, ''approve'', ''a test key'', report => %L, accept_findings => true)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "aws-key", "line": 1}]')))) as seq \gset
 select results_eq(
   format('select payload - %L from oml.journal where tenant_id = %L and seq = %s', 'reason', :'globex', :seq),
   format(
     'select jsonb_build_object(''verb'', ''approve'', ''verdict'', ''approve'', ''from'', ''held'', ''to'', ''approved'', ''findings_accepted'', true, ''review'', %L::jsonb)',
-    jsonb_build_array(pg_temp.entry(0, 'opaque', '[{"rule": "aws-key"}]'))
+    jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "aws-key", "line": 1}]'))
   ), 'the event says what was scanned, found and accepted'
 );
 select pg_temp.submitted(attachments => 1) as artifact \gset

@@ -254,13 +254,13 @@ reset session authorization;
 set session authorization keeper;
 select pg_temp.refused(
   $$ select * from oml_entity('invoice', '7', 'globex') $$, 'OM001', 'login keeper is bound to no tenant it may use',
-  'An operator binds it%', 'who may neither append nor audit reads nothing'
+  '%An operator binds it%', 'who may neither append nor audit reads nothing'
 );
 reset session authorization;
 set session authorization stranger;
 select pg_temp.refused(
   $$ select * from oml_entity('invoice', '7') $$, 'OM001', 'login stranger is bound to no tenant it may use',
-  'An operator binds it%', 'who is bound to nothing reads nothing'
+  '%An operator binds it%', 'who is bound to nothing reads nothing'
 );
 reset session authorization;
 set session authorization reader;

@@ -115,8 +115,8 @@ def _hint(error: DatabaseError) -> str | None:
     denied = ("permission denied for function", "permission denied for schema oml")
     if error.sqlstate == "42501" and error.message.startswith(denied):
         return (
-            "Grant the login the group that may call it: oml_writer, oml_operator, oml_auditor or"
-            " oml_daemon. What no group may call is a superuser's."
+            "Grant the login the group that may call it: oml_writer, oml_reviewer, oml_operator,"
+            " oml_auditor or oml_daemon. What no group may call is a superuser's."
         )
     if error.disconnected:
         return (

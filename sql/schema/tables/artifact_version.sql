@@ -20,7 +20,8 @@ create table if not exists oml.artifact_version (
   reason text,
   constraint artifact_version_pkey primary key (tenant_id, artifact_id, version)
 );
-create index if not exists artifact_version_state on oml.artifact_version (tenant_id, state, submitted_seq);
+create index if not exists artifact_version_seq on oml.artifact_version (tenant_id, submitted_seq);
+create index if not exists artifact_version_waiting on oml.artifact_version (tenant_id, state, submitted_seq) where state in ('held', 'approved');
 create index if not exists artifact_version_author on oml.artifact_version (tenant_id, author, submitted_seq);
 comment on table oml.artifact_version is 'One row a submission: a version of an artifact, and where it stands. Folded from the events that name it; it holds no content.';
 comment on column oml.artifact_version.tenant_id is 'Tenant.';

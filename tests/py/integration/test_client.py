@@ -19,7 +19,11 @@ from oml.errors import UsageError
 def looked_at(parts: Sequence[Part]) -> Report:
     """Scan as a reviewer of few words does."""
     return [
-        {"part": p.part, "basis": "opaque", "scanner": "eyes 1.0", "findings": []} for p in parts
+        {
+            "part": p.part, "plaintext_digest": p.plaintext_digest.hex(), "basis": "text",
+            "media_type": p.media_type, "extractor": "eyes 1.0", "scanner": "eyes 1.0", "findings": [],
+        }
+        for p in parts
     ]
 
 

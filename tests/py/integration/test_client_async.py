@@ -83,10 +83,10 @@ def test_what_is_scanned_is_scanned_beside_the_loop(plain: Stage) -> None:
         beats = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def examine(parts: object) -> list[dict[str, object]]:
+        def examine(parts: Sequence[Part]) -> Report:
             loop.call_soon_threadsafe(beats.set)
             assert asyncio.run_coroutine_threadsafe(beats.wait(), loop).result(60)
-            return [{"part": 0, "basis": "opaque", "scanner": "eyes", "findings": []}]
+            return looked_at(parts)
 
         async with await oml.connect_async(plain.system.dsn(plain.rita)) as client:
             served = await client.review(made.artifact_id, examine=examine)

@@ -23,6 +23,7 @@ $$;
 set session authorization olga;
 select oml_create_workarea('research/2026') as area \gset
 select oml_create_workarea('archive') as archive \gset
+select oml_create_workarea('attic') as attic \gset
 select oml_add_member('research/2026', 'ann');
 select oml_add_member('research/2026', 'ben');
 select oml_add_member('research/2026', 'rolf');

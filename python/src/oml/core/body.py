@@ -10,6 +10,7 @@ The stored bytes are a version byte, the nonce, and the ciphertext with its tag;
 digest is the SHA-256 of all of them. The same files serve the database and the driver.
 """
 
+import ctypes
 import hashlib
 import os
 import resource
@@ -29,6 +30,7 @@ BODY = 0
 """The number of the body among the parts of a submission."""
 
 _VERSION = b"\x01"
+_PR_SET_DUMPABLE = 4
 _NONCE_BYTES = bindings.crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 _TAG_BYTES = bindings.crypto_aead_xchacha20poly1305_ietf_ABYTES
 OVERHEAD_BYTES = len(_VERSION) + _NONCE_BYTES + _TAG_BYTES
@@ -103,7 +105,14 @@ def open_part(
 
 
 def keep_out_of_core_dumps() -> None:
-    """See to it that this process leaves no core dump from now on: it handles plaintext."""
+    """See to it that this process leaves no core dump from now on: it handles plaintext.
+
+    Where dumps go to a program (core(5)), the limit alone does not do: so it is not dumpable either
+    (prctl(2)), and no debugger of its own user reads it.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_DUMPABLE): {os.strerror(number)}")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 

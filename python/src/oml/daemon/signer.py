@@ -8,7 +8,6 @@ sign another thing. One thread a connection: signing releases the interpreter.
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import logging
@@ -24,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from oml.core import cbor, envelope, keys, note, wire
+from oml.core import body, cbor, envelope, keys, note, wire
 from oml.core.signer import FileSigner, Signer, other_key
 from oml.errors import SetupError, UsageError
 from oml.settings import Settings
@@ -44,7 +43,6 @@ _BACKLOG = 128
 _SOCKET_MODE = 0o666
 _LONGEST_SOCKET_PATH = 107  # bytes: sun_path without its NUL
 _PEER = struct.Struct("iII")  # struct ucred: pid, uid, gid
-_PR_SET_DUMPABLE = 4
 
 
 @dataclass
@@ -77,10 +75,8 @@ class SignerRole:
 
 def harden() -> None:
     """Keep the keys out of core dumps and away from debuggers of the same user (prctl(2))."""
+    body.keep_out_of_core_dumps()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_DUMPABLE): {os.strerror(number)}")
 
 
 def _deployment(settings: Settings) -> uuid.UUID:

@@ -125,5 +125,5 @@ class ArtifactEvent(NamedTuple):
 
 
 Report = list[dict[str, Any]]
-"""What a reviewer's client found, an entry a part in order: part, basis (text or opaque),
-media_type, extractor (of a text), scanner, findings."""
+"""What a reviewer's client found, an entry a part in order: part, plaintext_digest in hex, basis
+(text or opaque), media_type, extractor (of a text), scanner, findings."""

@@ -63,7 +63,12 @@ def examine(
 def _entry(part: Part, scanner: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
     reader = extract.extractor(part.media_type)
     basis = {"basis": "opaque"} if reader is None else {"basis": "text", "extractor": reader.name}
-    said = {"part": part.part, "media_type": part.media_type, **basis}
+    said = {
+        "part": part.part,
+        "plaintext_digest": part.plaintext_digest.hex(),
+        "media_type": part.media_type,
+        **basis,
+    }
     return said | {"scanner": scanner, "findings": findings}
 
 
