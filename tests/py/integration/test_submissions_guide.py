@@ -101,7 +101,7 @@ def test_the_guide_can_be_followed(guided: System) -> None:
     shown = reader.run(judge, "approve", "sound", artifact=artifact)
     assert "b'# Findings, with their source' []" in shown
     assert reader.psql("ann", own).startswith(f"{artifact}|2|approved|rita|sound\n")
-    assert reader.psql("ann", sql["Lists"][0]).count(artifact) == 2
+    assert reader.psql("ann", sql["Lists"][-1]).count(artifact) == 2
 
     reader.psql("olga", promote, artifact=artifact)
     shown = reader.psql("ann", read, artifact=artifact)
