@@ -19,11 +19,11 @@ def build(connection: Connection[TupleRow]) -> str:
         " other change is refused. [Admission](../explanation/admission.md) says what they mean.",
         "```mermaid\nstateDiagram-v2\n" + "\n".join(drawn) + "\n```",
         table(
-            ("verb", "from", "to", "permission", "event", "", "meaning"),
+            ("verb", "from", "to", "permission", "event", "provenance", "meaning"),
             [
                 (
                     code(verb), code(start), code(end), code(permission), code(event),
-                    "simulated only" if simulated else "", description,
+                    "simulated" if simulated else "any", description,
                 )
                 for verb, start, end, permission, event, simulated, description in steps
             ],

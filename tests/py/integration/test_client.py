@@ -1,7 +1,7 @@
 """The Python driver, both clients: what its methods do, on a real server."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +154,7 @@ def test_what_the_client_encrypts_is_what_the_server_decrypts(
 def test_a_writer_signs_its_submission(stage: Stage, tmp_path: Path) -> None:
     file, kid = stage.issue(tmp_path)
     author = stage.client(writer_key=Path(file))
-    made = author.submit(
-        AREA, BODY, "text/plain", "observed", attachments=[NOTES], encrypt="client"
-    )
+    made = author.submit(AREA, BODY, "text/plain", "observed", attachments=[NOTES])
     envelope = stage.value(
         "select envelope from oml.writer_envelope where artifact_id = %s", made.artifact_id
     )
@@ -175,8 +173,38 @@ def test_a_writer_signs_its_submission(stage: Stage, tmp_path: Path) -> None:
     said = stage.value("select payload from oml.journal where event_id = %s", made.event_id)
     assert said["writer_kid"] == kid
     assert said["writer_envelope_digest"] == hashlib.sha256(envelope).hexdigest()
+    assert said["sealed_by"] == "client"
     with pytest.raises(UsageError, match="client that encrypts"):
-        author.submit(AREA, BODY, "text/plain", "observed")
+        author.submit(AREA, BODY, "text/plain", "observed", encrypt="server")
+
+
+def test_what_is_no_attachment_or_no_id_is_refused_before_it_is_sent(stage: Stage) -> None:
+    client: Any = stage.client()
+    with pytest.raises(UsageError, match=r"attachment 2 is no oml\.Attachment"):
+        client.submit(
+            AREA, BODY, "text/plain", "observed",
+            attachments=[NOTES, ("a.txt", "text/plain", b"a")],
+        )  # fmt: skip
+    calls: list[Callable[[Any], Any]] = [
+        lambda given: client.submit(AREA, BODY, "text/plain", "observed", artifact=given),
+        client.fetch,
+        lambda given: list(client.my_submissions(given)),
+        lambda given: list(client.history(given)),
+        lambda given: client.review(given, scan=False),
+        lambda given: client.verdict(given, "approve"),
+        client.promote,
+        lambda given: client.demote(given, "old"),
+        lambda given: client.reassign(given, AREA, "moved"),
+        lambda given: client.end_simulation(given, "over"),
+    ]
+    for number, call in enumerate(calls):
+        for wrong in ("zz", 7, "x" * 1000):
+            with pytest.raises(UsageError, match="no id of an artifact") as caught:
+                call(wrong)
+            assert len(str(caught.value)) < 200, number
+    assert stage.count("submission.submit") == 0
+    made = client.submit(AREA, BODY, "text/plain", "observed")
+    assert client.fetch(str(made.artifact_id)).content == BODY, "its text will do"
 
 
 def test_a_writer_key_that_is_not_in_force_or_anothers_is_refused(

@@ -82,7 +82,10 @@ def test_nothing_of_a_body_is_in_a_log_or_an_error(
                 AREA, BODY, "text/plain", "observed",
                 attachments=[NOTES._replace(content=NOTES.content.decode())], **named,  # type: ignore[arg-type]
             ),
-            lambda: signing.submit(AREA, BODY, "text/plain", "observed"),
+            lambda: author.submit(
+                AREA, BODY, "text/plain", "observed", attachments=[tuple(NOTES)], **named,
+            ),
+            lambda: signing.submit(AREA, BODY, "text/plain", "observed", encrypt="server"),
         ]  # fmt: skip
         for number, call in enumerate(said):
             try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from oml.core.body import MAX_BODY_BYTES
 from oml.driver import scan
 from oml.driver.artifacts import Part, Report
 from oml.driver.scan import MAX_FINDINGS, MAX_REPORT_BYTES, examine
@@ -410,7 +411,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_LIBRARIES", (*scan._LIBRARIES, "no-such-library"))
     with pytest.raises(SetupError, match="no-such-library is not installed") as caught:
         examine([part("text/plain", "a")])
-    assert "oml[review]" in str(caught.value.hint)
+    assert "./python[review]" in str(caught.value.hint)
 
 
 def test_the_command_line_reports_on_a_file(tmp_path: Path) -> None:
@@ -426,8 +427,45 @@ def test_the_command_line_reports_on_a_file(tmp_path: Path) -> None:
     assert found(json.loads(done.stdout)) == {("betterleaks.github-pat", 2), ("policy.customer", 3)}
     done = run("text/plain")
     assert done.returncode == 1 and "betterleaks.github-pat" in done.stdout
-    assert TOKEN not in done.stdout
+    assert "text, oml-text" in done.stdout and TOKEN not in done.stdout
     file.write_text("nothing")
-    assert run("text/plain").returncode == 0
-    for wrong in (("Text",), ("text/plain", "--policy", "a")):
-        assert run(*wrong).returncode == 2
+    done = run("text/plain")
+    assert done.returncode == 0 and done.stdout.endswith("nothing found\n")
+    done = run("application/octet-stream")
+    assert done.returncode == 0 and done.stdout == "opaque: nothing found\n"
+    assert run("text/plain", "--policy", "a").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("media_type", "content", "said"),
+    [
+        ("Text", b"a", "no media type"),
+        ("text/plain", b"", "is empty"),
+        ("text/plain", b"a" * (MAX_BODY_BYTES + 1), "longer than a body may be"),
+        ("application/pdf", b"a text", "not of type application/pdf"),
+        ("text/html", png("a"), "not of type text/html"),
+        ("application/json", b"{", "it is no JSON"),
+        ("text/plain", None, "No such file"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_command_line_refuses_what_the_database_would(
+    tmp_path: Path, media_type: str, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "a"
+    if content is not None:
+        file.write_bytes(content)
+    command = [sys.executable, "-m", "oml", "review", "scan", str(file), "--media-type", media_type]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert said in done.stderr and "hint: " in done.stderr
+
+
+def test_the_longest_body_is_scanned_by_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"\x00" * MAX_BODY_BYTES)
+    command = [sys.executable, "-m", "oml", "review", "scan", str(file), "--media-type"]
+    done = subprocess.run(
+        [*command, "application/octet-stream"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ What runs them is oml.driver.client, or oml.driver.client_async. Parameters are 
 a statement; bytes go in binary. None of it is shown or logged.
 """
 
+import contextlib
 import json
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -153,23 +154,25 @@ class Calls:
         body: Content | None,
         media_type: str,
         provenance: str,
-        attachments: Sequence[Attachment],
+        attachments: Sequence[Attachment | None],
         derived_from: Sequence[Source],
         artifact: UUID | None,
-        encrypt: str,
+        encrypt: str | None,
         claims: ContentClaims,
     ) -> Task[Submission]:
         """oml_submit; or oml_data_key and oml_submit_sealed"""
         if body is None:
             raise UsageError("the body is no bytes", "Encode a text: text.encode().")
+        encrypt = encrypt or ("server" if self._writer is None else "client")
         if encrypt not in ("server", "client"):
             raise UsageError(f"encrypt is {encrypt!r}", "Either server or client encrypts.")
         if encrypt == "server" and self._writer is not None:
             raise UsageError(
                 "a writer's signature needs a client that encrypts",
-                "Say encrypt='client': only who encrypts knows what there is to sign.",
+                "Leave encrypt out: only who encrypts knows what there is to sign.",
             )
-        files = [a._replace(content=_content(n, a)) for n, a in enumerate(attachments, 1)]
+        files = [_attachment(n, a) for n, a in enumerate(attachments, 1)]
+        artifact = _artifact(artifact)
         first = {"workarea": str(workarea), "media_type": media_type, "provenance": provenance}
         said = self._claims(ContentClaims, claims) | {
             "derived_from": [_source(s) for s in derived_from] or None,
@@ -195,7 +198,8 @@ class Calls:
     def fetch(self, artifact: UUID, version: int | None, attachment: str | None) -> Task[Fetched]:
         """oml_fetch"""
         said = {"version": version, "attachment": attachment, "tenant": self._tenant}
-        return _call("oml_fetch", _one(Fetched), {"artifact": artifact}, said, writes=False)
+        named = {"artifact": _artifact(artifact)}
+        return _call("oml_fetch", _one(Fetched), named, said, writes=False)
 
     def review(self, artifact: UUID, version: int | None) -> Task[Served]:
         """oml_review_serve. Tried again it serves again, which is another event and as true."""
@@ -209,7 +213,7 @@ class Calls:
             return Served(artifact, version, provenance, parts)
 
         said = {"version": version, "tenant": self._tenant}
-        return _call("oml_review_serve", read, {"artifact": artifact}, said)
+        return _call("oml_review_serve", read, {"artifact": _artifact(artifact)}, said)
 
     def verdict(
         self,
@@ -228,7 +232,8 @@ class Calls:
             "report": None if report is None else _json(report),
             "accept_findings": accept_findings,
         }
-        return _call("oml_verdict", _one(Receipt), {"artifact": artifact, "verdict": verdict}, said)
+        named = {"artifact": _artifact(artifact), "verdict": verdict}
+        return _call("oml_verdict", _one(Receipt), named, said)
 
     def decide(
         self,
@@ -240,7 +245,7 @@ class Calls:
         workarea: str | UUID | None = None,
     ) -> Task[Receipt]:
         """oml_promote, oml_demote, oml_reassign, oml_end_simulation"""
-        required: dict[str, Any] = {"artifact": artifact, "reason": reason}
+        required: dict[str, Any] = {"artifact": _artifact(artifact), "reason": reason}
         if verb == "reassign":
             required["workarea"] = None if workarea is None else str(workarea)
         said = self._claims(Claims, claims) | {"version": version}
@@ -257,6 +262,7 @@ class Calls:
 
     def my_submissions(self, artifact: UUID | None, rows: int) -> Paged[OwnSubmission]:
         """oml_my_submissions"""
+        artifact = _artifact(artifact)
 
         def page(before: int | None) -> Call[list[OwnSubmission]]:
             said: dict[str, Any] = {"tenant": self._tenant, "before_seq": before, "max_rows": rows}
@@ -267,12 +273,11 @@ class Calls:
 
     def history(self, artifact: UUID, rows: int) -> Paged[ArtifactEvent]:
         """oml_history"""
+        named = {"artifact": _artifact(artifact)}
 
         def page(after: int | None) -> Call[list[ArtifactEvent]]:
             said = {"tenant": self._tenant, "after_seq": after, "max_rows": rows}
-            return _call(
-                "oml_history", _each(ArtifactEvent), {"artifact": artifact}, said, writes=False
-            )
+            return _call("oml_history", _each(ArtifactEvent), named, said, writes=False)
 
         return _paged(rows, page, lambda event: event.seq)
 
@@ -359,11 +364,28 @@ def _paged(
     return Paged(rows, page, place)
 
 
-def _content(number: int, attachment: Attachment) -> Content:
+def _attachment(number: int, attachment: Attachment | None) -> Attachment:
+    if attachment is None:
+        raise UsageError(
+            f"attachment {number} is no oml.Attachment",
+            "Give oml.Attachment(name, media_type, content).",
+        )
     content = Content.of(attachment.content)
     if content is None:
         raise UsageError(f"attachment {number} is no bytes", "Encode a text: text.encode().")
-    return content
+    return attachment._replace(content=content)
+
+
+def _artifact(given: object) -> UUID | None:
+    """Take an artifact's id; its text will do. Raises UsageError for what is none."""
+    if given is None or isinstance(given, UUID):
+        return given
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError):
+            return UUID(given)
+    raise UsageError(
+        f"{str(given)[:80]!r} is no id of an artifact", "It is a UUID: a receipt's artifact_id."
+    )
 
 
 def _source(source: Source) -> str:

@@ -32,7 +32,7 @@ from oml.driver.calls import Call, Claims, ContentClaims, EventClaims, Paged, So
 from oml.driver.commit_async import Connection, acknowledged, answer
 from oml.driver.events import Event, Receipt
 from oml.driver.retrying import Retry, judged
-from oml.driver.sealing import Content
+from oml.driver.sealing import Content, attached
 from oml.driver.session import (
     Examine,
     Session,
@@ -150,19 +150,20 @@ class AsyncClient:
         attachments: Sequence[Attachment] = (),
         derived_from: Sequence[Source] = (),
         artifact: UUID | None = None,
-        encrypt: Literal["server", "client"] = "server",
+        encrypt: Literal["server", "client"] | None = None,
         **claims: Unpack[ContentClaims],
     ) -> Submission:
         """Submit a body and small attachments to a workarea, by its path or id.
 
-        ``artifact`` names one's own whose next version this is (None: a new one). With
-        ``encrypt="client"`` they are encrypted here, and signed if the client has a writer key.
+        ``artifact`` names one's own whose next version this is (None: a new one). ``encrypt`` says
+        who encrypts: the server, or the client here, which signs as well if it has a writer key
+        (None: the client if it has one, else the server).
         """
-        content = Content.of(body)
-        del body
+        content, files = Content.of(body), attached(attachments)
+        del body, attachments
         return await self._run(
             self._calls.submit(
-                workarea, content, media_type, provenance, attachments, derived_from, artifact,
+                workarea, content, media_type, provenance, files, derived_from, artifact,
                 encrypt, claims,
             )
         )  # fmt: skip

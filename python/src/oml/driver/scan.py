@@ -117,7 +117,8 @@ def _versions() -> dict[str, str]:
     except metadata.PackageNotFoundError as error:
         raise SetupError(
             f"the library {error.name} is not installed",
-            "A review's report needs the extra review: pip install 'oml[review]'.",
+            "A review's report needs the extra review. In a checkout of OML:"
+            " pip install -c python/constraints.txt './python[review]'.",
         ) from None
 
 

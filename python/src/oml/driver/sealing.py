@@ -1,6 +1,6 @@
 """Submissions that the client encrypts, and signs if its writer has a key."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -25,6 +25,11 @@ class Content(bytes):
     def of(cls, given: object) -> "Content | None":
         """Return what was given as content; None if it is no bytes."""
         return cls(given) if isinstance(given, bytes | bytearray | memoryview) else None
+
+
+def attached(given: Iterable[object]) -> list[Attachment | None]:
+    """Return what was given as attachments; None in the place of what is none, to be refused."""
+    return [a if isinstance(a, Attachment) else None for a in given]
 
 
 class Writer:
