@@ -4,7 +4,7 @@ create function @extschema@.oml_artifacts(
 )
 returns table (
   submitted_seq bigint, submitted_at timestamptz, artifact_id uuid, version bigint, workarea_id uuid, path text, author text,
-  provenance text, media_type text, bytes bigint, attachments int, state text
+  provenance text, media_type text, bytes bigint, attachments int, current_state text
 )
 language plpgsql
 volatile

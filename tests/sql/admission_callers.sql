@@ -116,10 +116,10 @@ select set_eq(
   $$ select l.login, v.name from unnest(array['a_writer', 'a_reviewer', 'an_operator', 'an_auditor', 'a_daemon']) l (login), verb v
      where pg_temp.outcome(l.login, v.call) is distinct from '42501' $$,
   $$ select l.login, n from (values
-       ('a_writer', '{oml_submit,oml_data_key,oml_my_submissions,oml_fetch,oml_history}'::text[]),
-       ('a_reviewer', '{oml_my_submissions,oml_fetch,oml_history,oml_review_queue,oml_review_serve,oml_verdict}'),
-       ('an_operator', '{oml_my_submissions,oml_fetch,oml_history,oml_promote,oml_demote,oml_reassign,oml_end_simulation,oml_create_workarea,oml_move_workarea,oml_add_member,oml_remove_member}'),
-       ('an_auditor', '{oml_my_submissions,oml_fetch,oml_history}')
+       ('a_writer', '{oml_submit,oml_data_key,oml_my_submissions,oml_fetch,oml_history,oml_workareas,oml_artifacts,oml_attachments}'::text[]),
+       ('a_reviewer', '{oml_my_submissions,oml_fetch,oml_history,oml_workareas,oml_artifacts,oml_attachments,oml_review_queue,oml_review_serve,oml_verdict}'),
+       ('an_operator', '{oml_my_submissions,oml_fetch,oml_history,oml_workareas,oml_artifacts,oml_attachments,oml_promote,oml_demote,oml_reassign,oml_end_simulation,oml_create_workarea,oml_move_workarea,oml_add_member,oml_remove_member}'),
+       ('an_auditor', '{oml_my_submissions,oml_fetch,oml_history,oml_workareas,oml_artifacts,oml_attachments}')
      ) l (login, names), unnest(names) n $$,
   'each group role calls its own verbs and no other'
 );

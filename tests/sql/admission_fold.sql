@@ -84,6 +84,7 @@ select format('insert into oml.artifact_event values (current_setting(''test.glo
 select max(seq) filter (where type = 'artifact.promoted') as promoted, max(seq) filter (where type = 'review.verdict') as judged,
   max(seq) filter (where type = 'review.serve') as served
 from oml.journal \gset
+select submitted_seq as made_seq from oml.artifact_version where artifact_id = current_setting('test.made')::uuid \gset
 insert into tampering
 select format('update oml.journal set payload = payload || %L where type = ''artifact.promoted''', jsonb_build_object(k, v)), array[format('lifecycle source/1/%s not allowed', j.seq)]
 from oml.journal j, (values ('from', 'held'), ('from', 'rejected'), ('from', 'promoted')) c (k, v)
@@ -110,7 +111,7 @@ from (values
   ('an approval by whom only submit was asked of', $$ update oml.journal set "authorization" = 'membership:submit' where type = 'review.verdict' $$, array[format('lifecycle source/1/%s not allowed', :judged)]),
   ('another provenance in the event',
     $$ update oml.journal set payload = payload || '{"provenance": "observed"}' where type = 'submission.submit' and artifact_id = current_setting('test.made')::uuid $$,
-    array['artifact_version made/1 different provenance', 'lifecycle made/1/' || (select submitted_seq from oml.artifact_version where artifact_id = current_setting('test.made')::uuid) || ' not allowed']),
+    array['artifact_version made/1 different provenance', format('lifecycle made/1/%s not allowed', :made_seq)]),
   ('a serve that is gone', $$ delete from oml.journal where type = 'review.serve' $$,
     array['served source/1/0/rita extra', 'served source/1/1/rita extra'] || array[format('artifact_event source/%s extra', :served), format('lifecycle source/1/%s not allowed', :judged)]),
   ('a verdict by the author', $$ update oml.journal set principal = 'ann' where type in ('review.verdict', 'review.serve') $$,

@@ -79,7 +79,7 @@ select set_eq(
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
   $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'oml_gate_accept_loss', 'tlog_sign', 'oml_prove_inclusion',
-       'lifecycle', 'oml_submit', 'oml_submit_sealed', 'oml_data_key', 'oml_my_submissions', 'oml_fetch', 'oml_history', 'oml_review_queue', 'oml_review_serve', 'oml_verdict', 'oml_create_workarea', 'oml_move_workarea', 'oml_add_member', 'oml_remove_member', 'oml_promote', 'oml_demote', 'oml_reassign', 'oml_end_simulation']) $$,
+       'lifecycle', 'oml_submit', 'oml_submit_sealed', 'oml_data_key', 'oml_my_submissions', 'oml_fetch', 'oml_workareas', 'oml_artifacts', 'oml_attachments', 'oml_history', 'oml_review_queue', 'oml_review_serve', 'oml_verdict', 'oml_create_workarea', 'oml_move_workarea', 'oml_add_member', 'oml_remove_member', 'oml_promote', 'oml_demote', 'oml_reassign', 'oml_end_simulation']) $$,
   'these are all the functions that a group role may call'
 );
 

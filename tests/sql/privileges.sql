@@ -145,7 +145,7 @@ select set_eq(
     ('tlog_record', '{oml_daemon}'), ('guard_tlog', '{oml_owner}'),
     ('tlog_sign', '{oml_daemon}'), ('oml_prove_inclusion', '{oml_auditor,oml_daemon}'), ('seal_checkpoint', '{oml_fleet}'),
     ('oml_submit', '{oml_writer}'), ('oml_submit_sealed', '{oml_writer}'), ('oml_data_key', '{oml_writer}'),
-    ('oml_my_submissions', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_fetch', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_history', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('lifecycle', '{oml_writer,oml_reviewer,oml_operator,oml_auditor,oml_fleet}'),
+    ('oml_my_submissions', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_fetch', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_workareas', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_artifacts', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_attachments', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('oml_history', '{oml_writer,oml_reviewer,oml_operator,oml_auditor}'), ('lifecycle', '{oml_writer,oml_reviewer,oml_operator,oml_auditor,oml_fleet}'),
     ('oml_review_queue', '{oml_reviewer}'), ('oml_review_serve', '{oml_reviewer}'), ('oml_verdict', '{oml_reviewer}'),
     ('oml_create_workarea', '{oml_operator}'), ('oml_move_workarea', '{oml_operator}'), ('oml_add_member', '{oml_operator}'), ('oml_remove_member', '{oml_operator}'), ('oml_promote', '{oml_operator}'), ('oml_demote', '{oml_operator}'), ('oml_reassign', '{oml_operator}'), ('oml_end_simulation', '{oml_operator}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),

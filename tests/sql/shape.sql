@@ -196,7 +196,7 @@ select set_eq(
     ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
     ('tlog_entries', 'oml_fleet'), ('tlog_advance', 'oml_fleet'), ('tlog_record', 'oml_fleet'),
     ('tlog_sign', 'oml_fleet'), ('oml_prove_inclusion', 'oml_fleet'),
-        ('oml_submit', 'oml_kernel'), ('oml_submit_sealed', 'oml_kernel'), ('oml_data_key', 'oml_kernel'), ('oml_my_submissions', 'oml_kernel'), ('oml_fetch', 'oml_kernel'), ('oml_history', 'oml_kernel'), ('oml_review_queue', 'oml_kernel'), ('oml_review_serve', 'oml_kernel'), ('oml_verdict', 'oml_kernel'), ('oml_create_workarea', 'oml_kernel'), ('oml_move_workarea', 'oml_kernel'), ('oml_add_member', 'oml_kernel'), ('oml_remove_member', 'oml_kernel'), ('oml_promote', 'oml_kernel'), ('oml_demote', 'oml_kernel'), ('oml_reassign', 'oml_kernel'), ('oml_end_simulation', 'oml_kernel'),
+        ('oml_submit', 'oml_kernel'), ('oml_submit_sealed', 'oml_kernel'), ('oml_data_key', 'oml_kernel'), ('oml_my_submissions', 'oml_kernel'), ('oml_fetch', 'oml_kernel'), ('oml_workareas', 'oml_kernel'), ('oml_artifacts', 'oml_kernel'), ('oml_attachments', 'oml_kernel'), ('oml_history', 'oml_kernel'), ('oml_review_queue', 'oml_kernel'), ('oml_review_serve', 'oml_kernel'), ('oml_verdict', 'oml_kernel'), ('oml_create_workarea', 'oml_kernel'), ('oml_move_workarea', 'oml_kernel'), ('oml_add_member', 'oml_kernel'), ('oml_remove_member', 'oml_kernel'), ('oml_promote', 'oml_kernel'), ('oml_demote', 'oml_kernel'), ('oml_reassign', 'oml_kernel'), ('oml_end_simulation', 'oml_kernel'),
     ('oml_genesis', 'oml_owner'), ('oml_configure', 'oml_owner'), ('oml_attach', 'oml_owner'), ('attach', 'oml_owner') $$,
   'these functions act with their owner''s powers and no other'
 );

@@ -15,7 +15,7 @@ from unnest(array[
 ]) path
 cross join (values ('select oml_create_workarea(%L)'), ('select oml_move_workarea(''archive'', %L)')) v (call);
 select is(pg_temp.outcome('olga', format('select oml_create_workarea(%L)', path)), null, format('%L is one', path))
-from unnest(array['a', 'a/b/c', 'Ä ö', '.', 'a''b', repeat('x', 512), '00000000-0000-0000-0000-000000000000/a']) path;
+from unnest(array['a', 'a/b/c', 'Ä ö', 'a''b', repeat('x', 512), '00000000-0000-0000-0000-000000000000/a']) path;
 select pg_temp.refused_to('olga', call, 'OM192', 'there is a workarea ''archive'' already', '%move that workarea away%', format('%s takes no path that is taken', call))
 from unnest(array['select oml_create_workarea(''archive'')', 'select oml_move_workarea(''research/2026'', ''archive'')', 'select oml_move_workarea(''archive'', ''archive'')']) call;
 select pg_temp.refused_to('olga', format(call, workarea), 'OM190', format('there is no workarea %L', workarea), '%', format('%s for %L is refused', call, workarea))
