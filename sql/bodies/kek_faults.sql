@@ -34,7 +34,7 @@ begin
     continue when opened.refusal is null;
     code := opened.refusal[1];
     message := opened.refusal[2];
-    if code not in ('OM095', 'OM098', 'OM099') then
+    if substr(code, 3) not in ('095', '098', '099') then  -- none of a key's own
       tenant := null;
       kek_epoch := null;
       return next;

@@ -1,9 +1,11 @@
-"""Key-encryption keys: one a tenant's epoch, refused when it is lost, and never made a second time."""
+"""Key-encryption keys: one a tenant's epoch, refused when it is lost and never made anew."""
 
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -32,7 +34,8 @@ Act = Callable[[Office], object]
 
 @pytest.fixture
 def office(system: System) -> Office:
-    """An office in a database of the session's cluster."""
+    """An office in a database of the session's cluster, with a login for the doctor."""
+    system.bind("auditor", "provider", ["audit"])
     return Office(system)
 
 
@@ -74,7 +77,6 @@ def stored(office: Office) -> tuple[int, ...]:
 
 def doctors_word(system: System) -> Check:
     """Return what oml doctor says of the tenants' keys."""
-    system.bind("auditor", "provider", ["audit"])
     with system.connect("auditor") as connection:
         report = examine(connection)
     (found,) = [c for c in report.checks if c.name == "tenants' keys"]
@@ -100,10 +102,10 @@ def test_a_kek_that_is_lost_is_refused_and_never_made_anew(office: Office) -> No
     before = stored(office)
     with away(kek_of(office)):
         for connection in (office.author, office.system.connect("author")):
-            refused(lambda c=connection: submit(c, b"second"), "OM098")  # type: ignore[misc]
-            refused(lambda c=connection: submit(c, b"n", artifact=first), "OM098")  # type: ignore[misc]
-            refused(lambda c=connection: data_key(c), "OM098")  # type: ignore[misc]
-            refused(lambda c=connection: fetched(c, first), "OM098")  # type: ignore[misc]
+            refused(partial(submit, connection, b"second"), "OM098")
+            refused(partial(submit, connection, b"next", artifact=first), "OM098")
+            refused(partial(data_key, connection), "OM098")
+            refused(partial(fetched, connection, first), "OM098")
         given = sealed(key, b"third")
         refused(lambda: call(office.author, "oml_submit_sealed", given), "OM098")
         refused(lambda: submit(office.colleague, b"theirs"), "OM098")
@@ -142,7 +144,9 @@ def test_an_older_directory_that_lacks_a_tenant_is_named_tenant_by_tenant(office
 
 
 def test_omld_makes_none_either(office: Office, open_dir: Path) -> None:
-    daemon = Omld(office.system, open_dir, value(office.system.superuser, "select oml.deployment_id()"))
+    daemon = Omld(
+        office.system, open_dir, value(office.system.superuser, "select oml.deployment_id()")
+    )
     daemon.add_key("signing.key", office.system.key_file.read_text())
     daemon.start()
     office.system.superuser.execute("select oml_configure('signer', %s)", (daemon.url,))
@@ -209,23 +213,20 @@ def test_the_doctor_names_a_kek_that_was_replaced_by_another(office: Office) -> 
 # --- the first -----------------------------------------------------------------------------------
 
 
-def test_of_two_first_submissions_at_once_both_are_under_one_kek(office: Office) -> None:
+def after(barrier: threading.Barrier, tenant: str, connection: Connection) -> UUID:
+    """Submit to a tenant when all have come to the barrier."""
+    barrier.wait()
+    return submit(connection, b"note", tenant=tenant)[0]
+
+
+def test_of_first_submissions_at_once_all_are_under_one_kek(office: Office) -> None:
     for number in range(8):
         tenant = f"tenant-{number}"
         tenant_id = another_tenant(office, tenant)
         connections = [office.system.connect("author") for _ in range(3)]
-        barrier = threading.Barrier(3)
-        made: list[UUID] = []
-
-        def act(connection: Connection, tenant: str = tenant) -> None:
-            barrier.wait()
-            made.append(submit(connection, b"note", tenant=tenant)[0])
-
-        threads = [threading.Thread(target=act, args=(c,)) for c in connections]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as pool:
+            first = partial(after, threading.Barrier(3), tenant)
+            made = list(pool.map(first, connections))
         query = "select content from oml_fetch(%s, tenant => %s)"
         assert [value(office.author, query, a, tenant) for a in made] == [b"note"] * 3
         assert kek_of(office, tenant_id).exists()
