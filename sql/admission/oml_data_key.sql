@@ -1,4 +1,4 @@
--- Nothing is stored: the wrapped key comes back with the submission. The result is not logged by any setting.
+-- Nothing is stored: the wrapped key comes back with the submission. A tenant's first locks its chain. The result is not logged by any setting.
 create function @extschema@.oml_data_key(artifact uuid default null, tenant text default null)
 returns table (
   tenant_id uuid, artifact_id uuid, version bigint, dek_id uuid, dek bytea, wrapped_dek bytea, kek_epoch int
@@ -25,7 +25,7 @@ begin
   end if;
   kek_epoch := oml.kek_epoch(actor.tenant_id);
   made := oml.make_data_key(
-    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), kek_epoch
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), kek_epoch, not oml.kek_in_use(actor.tenant_id, kek_epoch)
   );
   if made.refusal is not null then
     perform oml.refuse_signing(made.refusal);

@@ -35,6 +35,7 @@ declare
   bytes bigint[];
   artifact_id uuid := coalesce(artifact, gen_random_uuid());
   version bigint := 1;
+  kek_epoch int;
   request_digest bytea;
 begin
   actor := oml.caller(tenant, '{submit}', true);
@@ -64,8 +65,10 @@ begin
       perform oml.refuse_artifact(artifact);
     end if;
   end if;
+  kek_epoch := oml.kek_epoch(actor.tenant_id);
   sealed := oml.seal_parts(
-    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), version, oml.kek_epoch(actor.tenant_id), contents, media_types
+    actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact_id), version, kek_epoch,
+    not oml.kek_in_use(actor.tenant_id, kek_epoch), contents, media_types
   );
   if sealed.refusal is not null then
     perform oml.refuse_signing(sealed.refusal);
@@ -79,7 +82,7 @@ begin
   return oml.store_submission(actor.tenant_id, actor.principal, actor.auth, (
     workarea, artifact_id, version, provenance, media_types, names, bytes,
     sealed.plaintext_digests, sealed.ciphertexts, sealed.ciphertext_digests,
-    sealed.dek_id, oml.kek_epoch(actor.tenant_id), sealed.wrapped, 'server', coalesce(derived_from, '{}'), null,
+    sealed.dek_id, kek_epoch, sealed.wrapped, 'server', coalesce(derived_from, '{}'), null,
     operation, app_version, caused_by, invocation_id, subject_id, idempotency_key, request_digest
   )::oml.submission);
 end

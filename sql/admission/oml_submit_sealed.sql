@@ -69,6 +69,7 @@ begin
       errcode = 'OM209', message = 'the sealed submission is not whole',
       hint = 'Artifact, version, dek_id, wrapped_dek and kek_epoch are as oml_data_key() gave them out; each part has both digests, SHA-256 of 32 bytes.';
   end if;
+  perform oml.kek_in_use(actor.tenant_id, kek_epoch);  -- locks: none is made from here on
   checked := oml.check_parts(
     actor.signer, uuid_send(actor.tenant_id), uuid_send(artifact), version, kek_epoch,
     uuid_send(dek_id), wrapped_dek, media_types, plaintext_digests, ciphertext_digests, ciphertexts

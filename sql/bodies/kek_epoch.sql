@@ -3,7 +3,7 @@ create function oml.kek_epoch(tenant_id uuid)
 returns int
 language sql
 immutable
--- search_path: pinned by its callers
+set search_path = pg_catalog, pg_temp
 as $$
   select 1
 $$;

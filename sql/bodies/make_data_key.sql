@@ -1,6 +1,6 @@
 -- A fresh data key for one artifact, as it is and wrapped. As in oml.seal a refusal is returned.
 create function oml.make_data_key(
-  signer text, tenant_id bytea, artifact_id bytea, kek_epoch int,
+  signer text, tenant_id bytea, artifact_id bytea, kek_epoch int, create_kek boolean,
   out dek_id uuid, out dek bytea, out wrapped bytea, out refusal text[]
 )
 returns record
@@ -18,7 +18,7 @@ body = core.body
 dek_id, dek = body.new_dek()
 try:
     provider = core.signer.provider(signer, os.getcwd())
-    wrapped = provider.wrap(body.kek(tenant_id, kek_epoch), dek, body.dek_binding(tenant_id, artifact_id, dek_id))
+    wrapped = provider.wrap(body.kek(tenant_id, kek_epoch), dek, body.dek_binding(tenant_id, artifact_id, dek_id), create=create_kek)
 except core.keys.SignerError as error:
     return None, None, None, [error.sqlstate, error.message, error.hint]
 return dek_id.hex(), dek, wrapped, None

@@ -41,7 +41,7 @@ begin
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
   grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;
-  grant select on oml.workarea, oml.workarea_member, oml.artifact_version, oml.attachment, oml.derived_from, oml.served, oml.artifact_event to oml_fleet;
+  grant select on oml.workarea, oml.workarea_member, oml.artifact_version, oml.attachment, oml.derived_from, oml.served, oml.artifact_event, oml.dek to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
   grant select, insert, update (retired_at) on oml.event_type to oml_fleet;
   grant select, insert, update (kid) on oml.chain_head to oml_fleet;

@@ -91,6 +91,7 @@ begin
       ('artifact_event', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('dek', 'kernel_read', 'select', 'oml_kernel', this_tenant),
       ('dek', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
+      ('dek', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('body', 'kernel_read', 'select', 'oml_kernel', this_tenant),
       ('body', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
       ('writer_envelope', 'kernel_read', 'select', 'oml_kernel', this_tenant),

@@ -51,7 +51,7 @@ grant execute on function
   oml.known_heads(),
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_batch(bigint, bigint, int, bigint), oml.lake_unqueued(),
-  oml.lake_cut_holders(bigint[]), oml.durability(),
+  oml.lake_cut_holders(bigint[]), oml.durability(), oml.kek_faults(),
   oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(),
   oml.tlog_state(), oml.tlog_heads(), oml.tlog_keys(), oml.tlog_changes(bigint, bigint), oml.tlog_entries(uuid, bigint, int),
   oml.deployment_id()
@@ -70,7 +70,8 @@ grant execute on function
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid, boolean),
   oml.known_targets(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
-  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[]), oml.lifecycle()
+  oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[]), oml.lifecycle(),
+  oml.kek_epoch(uuid), oml.open_parts(text, bytea, bytea, bigint, int, bytea, bytea, int[], bytea[], bytea[])
 to oml_fleet;
 grant execute on function oml.impersonated(uuid), oml.open_gate_alone() to oml_kernel;
 grant execute on function

@@ -9,7 +9,7 @@ declare
     'operator', 'impersonated', 'require_impersonable', 'oml_impersonate', 'oml_end_impersonation',
     'chain_page_end', 'chain_rows', 'known_heads', 'prove_chain', 'oml_verify_chain', 'lake_cut_limit', 'lake_cut_holders', 'lake_fence', 'lake_batch_end', 'lake_batch',
     'lake_rows', 'lake_state', 'lake_outbox_row', 'lake_advance', 'lake_tables', 'lake_record_table',
-    'lake_unqueued', 'durability', 'tlog_state', 'tlog_heads', 'tlog_keys', 'tlog_changes', 'tlog_entries', 'tlog_advance', 'tlog_root', 'checkpoint_fault', 'tlog_record',
+    'lake_unqueued', 'durability', 'kek_faults', 'tlog_state', 'tlog_heads', 'tlog_keys', 'tlog_changes', 'tlog_entries', 'tlog_advance', 'tlog_root', 'checkpoint_fault', 'tlog_record',
     'tlog_sign', 'prove_inclusion', 'oml_prove_inclusion',
     'this_instance', 'instance_json', 'gate_state', 'fork_faults', 'refuse_forked', 'refuse_closed', 'lock_instance', 'copy_settings', 'checked_alone', 'open_gate', 'open_gate_alone',
     'oml_fork_check', 'oml_gate_status', 'gate_open', 'require_reason', 'oml_adopt', 'read_losses', 'oml_gate_accept_loss',

@@ -57,6 +57,7 @@ insert into verb values
   ('lake_rows', $$ select * from oml.lake_rows('bronze.events', 0, 1) $$, true, true, 'operate or audit'),
   ('lake_state', 'select * from oml.lake_state()', true, true, 'operate or audit'),
   ('durability', 'select * from oml.durability()', true, true, 'operate or audit'),
+  ('kek_faults', 'select * from oml.kek_faults()', true, true, 'operate or audit'),
   ('lake_outbox_row', 'select * from oml.lake_outbox_row(1)', true, true, 'operate or audit'),
   ('lake_tables', 'select * from oml.lake_tables()', true, true, 'operate or audit'),
   ('lake_unqueued', 'select * from oml.lake_unqueued()', true, true, 'operate or audit'),

@@ -31,7 +31,7 @@ select set_eq(
     ('gate', 'oml_kernel', 'SELECT'), ('gate', 'oml_fleet', 'INSERT,SELECT,UPDATE'), ('instance', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
     ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT'), ('tlog_node', 'oml_fleet', 'INSERT,SELECT'),
     ('workarea', 'oml_kernel', 'INSERT,SELECT'), ('workarea_member', 'oml_kernel', 'INSERT,SELECT'), ('artifact_version', 'oml_kernel', 'INSERT,SELECT'), ('attachment', 'oml_kernel', 'INSERT,SELECT'), ('derived_from', 'oml_kernel', 'INSERT,SELECT'), ('served', 'oml_kernel', 'INSERT,SELECT'), ('artifact_event', 'oml_kernel', 'INSERT,SELECT'), ('dek', 'oml_kernel', 'INSERT,SELECT'), ('body', 'oml_kernel', 'INSERT,SELECT'), ('writer_envelope', 'oml_kernel', 'INSERT,SELECT'),
-    ('workarea', 'oml_fleet', 'SELECT'), ('workarea_member', 'oml_fleet', 'SELECT'), ('artifact_version', 'oml_fleet', 'SELECT'), ('attachment', 'oml_fleet', 'SELECT'), ('derived_from', 'oml_fleet', 'SELECT'), ('served', 'oml_fleet', 'SELECT'), ('artifact_event', 'oml_fleet', 'SELECT'), ('key', 'oml_kernel', 'SELECT'),
+    ('workarea', 'oml_fleet', 'SELECT'), ('workarea_member', 'oml_fleet', 'SELECT'), ('artifact_version', 'oml_fleet', 'SELECT'), ('attachment', 'oml_fleet', 'SELECT'), ('derived_from', 'oml_fleet', 'SELECT'), ('served', 'oml_fleet', 'SELECT'), ('artifact_event', 'oml_fleet', 'SELECT'), ('dek', 'oml_fleet', 'SELECT'), ('key', 'oml_kernel', 'SELECT'),
     ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT,UPDATE'), ('chain_no', 'oml_fleet', 'SELECT,UPDATE,USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
@@ -97,7 +97,7 @@ select set_eq(
       ('derived_from', '{oml_kernel}', 'SELECT', %1$L, '-'), ('derived_from', '{oml_kernel}', 'INSERT', '-', %1$L), ('derived_from', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('served', '{oml_kernel}', 'SELECT', %1$L, '-'), ('served', '{oml_kernel}', 'INSERT', '-', %1$L), ('served', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('served', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('artifact_event', '{oml_kernel}', 'SELECT', %1$L, '-'), ('artifact_event', '{oml_kernel}', 'INSERT', '-', %1$L), ('artifact_event', '{oml_fleet}', 'SELECT', 'true', '-'),
-      ('dek', '{oml_kernel}', 'SELECT', %1$L, '-'), ('dek', '{oml_kernel}', 'INSERT', '-', %1$L),
+      ('dek', '{oml_kernel}', 'SELECT', %1$L, '-'), ('dek', '{oml_kernel}', 'INSERT', '-', %1$L), ('dek', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('body', '{oml_kernel}', 'SELECT', %1$L, '-'), ('body', '{oml_kernel}', 'INSERT', '-', %1$L),
       ('writer_envelope', '{oml_kernel}', 'SELECT', %1$L, '-'), ('writer_envelope', '{oml_kernel}', 'INSERT', '-', %1$L),
       ('tlog', '{oml_fleet}', 'INSERT', '-', 'true'), ('tlog', '{oml_fleet}', 'UPDATE', 'true', 'true'),
@@ -128,7 +128,7 @@ select set_eq(
     ('refuse_reserved', '{oml_fleet}'), ('refuse_unregistered', '{oml_fleet}'),
     ('oml_verify_chain', '{oml_auditor,oml_daemon}'), ('chain_rows', '{oml_auditor,oml_daemon}'),
     ('known_heads', '{oml_auditor,oml_daemon}'), ('deployment_id', '{oml_auditor,oml_daemon}'),
-    ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
+    ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('kek_faults', '{oml_auditor,oml_daemon}'), ('kek_epoch', '{oml_fleet}'), ('open_parts', '{oml_fleet}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
     ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_gate_accept_loss', '{oml_operator}'),

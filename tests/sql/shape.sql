@@ -152,7 +152,7 @@ select is(
 
 -- Functions. A SET clause is dear, so what runs at each append or submission has that of its caller.
 create temporary table unpinned as
-select unnest('{open_chain,seal,seal_artifact,guard_entity,caller,find_workarea,seal_parts,store_submission,kek_epoch}'::name[]) as proname;
+select unnest('{open_chain,seal,seal_artifact,guard_entity,caller,find_workarea,seal_parts,store_submission,kek_in_use}'::name[]) as proname;
 select matches(
   array_to_string(proconfig, ' '), '(^| )search_path=pg_catalog, pg_temp( |$)', format('the search_path of %s is pinned, pg_temp last', signature)
 )
@@ -189,7 +189,7 @@ select set_eq(
     ('known_heads', 'oml_fleet'), ('lake_cut_limit', 'oml_fleet'), ('lake_cut_holders', 'oml_fleet'),
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_batch', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
-    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'),
+    ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'), ('kek_faults', 'oml_fleet'),
     ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'),
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),

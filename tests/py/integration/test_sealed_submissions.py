@@ -141,7 +141,8 @@ def rewrapped(office: Office, tenant: str, artifact: DataKey) -> dict[str, Any]:
     """Return a data key of another tenant for the same artifact's id, by way of the superuser."""
     superuser = office.system.superuser
     row = superuser.execute(
-        "select m.* from oml.setting s, oml.make_data_key(s.value, uuid_send(%s), uuid_send(%s), 1)"
+        "select m.* from oml.setting s, oml.make_data_key(s.value, uuid_send(%s), uuid_send(%s), 1,"
+        " true)"
         " m where s.name = 'signer'",
         (value(superuser, "select tenant_id from oml.tenant where name = %s", tenant),
             artifact.artifact_id),

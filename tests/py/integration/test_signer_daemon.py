@@ -921,7 +921,13 @@ def test_a_second_key_beside_the_first_changes_nothing_for_appends(daemon: Omld)
 
 def test_data_keys_are_wrapped_through_the_socket(daemon: Omld) -> None:
     kek = f"{uuid4()}.1"
-    wrapped = daemon.ask(wire.wrapping(wire.WRAP, kek, b"secret", b"aad"))
+    missing = wire.wrapping(wire.WRAP, kek, b"secret", b"aad")
+    with pytest.raises(keys.SignerError) as caught:
+        daemon.ask(missing)
+    assert caught.value.sqlstate == "OM098"
+    wrapped = daemon.ask(wire.wrapping(wire.FIRST_WRAP, kek, b"secret", b"aad"))
+    again = daemon.ask(wire.wrapping(wire.WRAP, kek, b"secret", b"aad"))
+    assert daemon.ask(wire.wrapping(wire.UNWRAP, kek, again, b"aad")) == b"secret"
     assert daemon.ask(wire.wrapping(wire.UNWRAP, kek, wrapped, b"aad")) == b"secret"
     refusals = {
         "OM096": wire.wrapping(wire.WRAP, "../signing", b"secret", b""),

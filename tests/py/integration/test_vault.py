@@ -142,24 +142,63 @@ def test_a_data_key_unwraps_with_its_kek_and_additional_data_alone(bao: Bao) -> 
     signer = VaultSigner("vault:transit/journal")
     longest = os.urandom(wire.MAX_SECRET_BYTES)
     for plaintext, aad in ((b"secret", b"aad"), (b"s", b""), (longest, longest)):
-        wrapped = signer.wrap(KEK, plaintext, aad)
+        wrapped = signer.wrap(KEK, plaintext, aad, create=True)
         assert plaintext not in wrapped or len(plaintext) == 1
         assert signer.unwrap(KEK, wrapped, aad) == plaintext
         refused(partial(signer.unwrap, KEK, wrapped, aad[1:] or b"x"), "OM099")
-    wrapped = signer.wrap(KEK, b"secret", b"aad")
+    wrapped = signer.wrap(KEK, b"secret", b"aad", create=True)
     other = KEK.replace(".1", ".2")
     refused(lambda: signer.unwrap(other, wrapped, b"aad"), "OM098")
-    signer.wrap(other, b"", b"")
+    signer.wrap(other, b"", b"", create=True)
     refused(lambda: signer.unwrap(other, wrapped, b"aad"), "OM099")
     for spoilt in (wrapped[:-4], wrapped + b"AAAA", b"garbage", b"", b"\xff", b"vault:v1:"):
         refused(partial(signer.unwrap, KEK, spoilt, b"aad"), "OM099")
-    refused(lambda: signer.wrap("journal", b"secret", b""), "OM096")
+    refused(lambda: signer.wrap("journal", b"secret", b"", create=True), "OM096")
     refused(lambda: signer.unwrap("journal", wrapped, b""), "OM096")
-    refused(lambda: signer.wrap(KEK, longest + b"x", b""), "OM097")
+    refused(lambda: signer.wrap(KEK, longest + b"x", b"", create=True), "OM097")
+
+
+def test_a_kek_that_must_exist_is_not_made(bao: Bao) -> None:
+    transit = bao.client.secrets.transit
+    signer = VaultSigner("vault:transit/journal")
+    refused(lambda: signer.wrap(KEK, b"secret", b"", create=False), "OM098", KEK)
+    with pytest.raises(hvac.exceptions.InvalidPath):
+        transit.read_key(name=f"oml-kek-{KEK}")
+    wrapped = signer.wrap(KEK, b"secret", b"", create=True)
+    again = signer.wrap(KEK, b"secret", b"", create=False)
+    assert signer.unwrap(KEK, again, b"") == signer.unwrap(KEK, wrapped, b"") == b"secret"
+    assert transit.read_key(name=f"oml-kek-{KEK}")["data"]["type"] == "chacha20-poly1305"
+    transit.update_key_configuration(name=f"oml-kek-{KEK}", deletion_allowed=True)
+    transit.delete_key(name=f"oml-kek-{KEK}")
+    refused(lambda: signer.wrap(KEK, b"secret", b"", create=False), "OM098", KEK)
+    with pytest.raises(hvac.exceptions.InvalidPath):
+        transit.read_key(name=f"oml-kek-{KEK}")
+    # What is wrong otherwise is not said to be that.
+    transit.create_key(name=f"oml-kek-{KEK}", key_type="ed25519")
+    refused(lambda: signer.wrap(KEK, b"secret", b"", create=False), "OM100")
+
+
+def test_a_token_that_may_make_no_key_is_told_that_it_is_missing(
+    bao: Bao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = VaultSigner("vault:transit/journal")
+    root.wrap(KEK, b"secret", b"", create=True)
+    policy = """
+        path "transit/keys/oml-kek-*" { capabilities = ["read"] }
+        path "transit/encrypt/oml-kek-*" { capabilities = ["update"] }
+    """
+    bao.client.sys.create_or_update_acl_policy("limited", policy)
+    token = bao.client.auth.token.create(policies=["limited"])["auth"]["client_token"]
+    monkeypatch.setenv("VAULT_TOKEN", token)
+    signer = VaultSigner("vault:transit/journal")
+    assert root.unwrap(KEK, signer.wrap(KEK, b"more", b"", create=False), b"") == b"more"
+    other = KEK.replace(".1", ".2")
+    refused(lambda: signer.wrap(other, b"secret", b"", create=False), "OM098")
+    refused(lambda: signer.wrap(other, b"secret", b"", create=True), "OM100")
 
 
 def test_a_kek_cannot_leave_the_server(bao: Bao) -> None:
-    VaultSigner("vault:transit/journal").wrap(KEK, b"secret", b"")
+    VaultSigner("vault:transit/journal").wrap(KEK, b"secret", b"", create=True)
     made = bao.client.secrets.transit.read_key(name=f"oml-kek-{KEK}")["data"]
     assert made["type"] == "chacha20-poly1305"
     assert made["exportable"] is False and made["allow_plaintext_backup"] is False
@@ -189,8 +228,10 @@ def test_a_token_needs_no_more_than_the_policy_in_the_guide(
     signer = VaultSigner("vault:transit/journal")
     ((kid, public_key),) = signer.public_keys().items()
     assert proved(kid, signer.sign(kid, PAYLOAD), public_key)
-    assert signer.unwrap(KEK, signer.wrap(KEK, b"secret", b"a"), b"a") == b"secret"
-    refused(lambda: signer.unwrap(KEK.replace(".1", ".2"), b"vault:v1:AAAA", b""), "OM098")
+    assert signer.unwrap(KEK, signer.wrap(KEK, b"secret", b"a", create=True), b"a") == b"secret"
+    other = KEK.replace(".1", ".2")
+    refused(lambda: signer.unwrap(other, b"vault:v1:AAAA", b""), "OM098")
+    refused(lambda: signer.wrap(other, b"secret", b"", create=False), "OM098")
     limited: Any = hvac.Client(url=bao.address, token=token)
     with pytest.raises(hvac.exceptions.Forbidden):
         limited.secrets.transit.delete_key(name="journal")

@@ -310,7 +310,7 @@ def test_what_is_wrapped_unwraps_and_no_two_are_alike(
     tmp_path_factory: pytest.TempPathFactory, plaintext: bytes, aad: bytes
 ) -> None:
     wrapper = signer.FileSigner(str(tmp_path_factory.getbasetemp() / "signing.key"))
-    first, second = (wrapper.wrap(KEK, plaintext, aad) for _ in range(2))
+    first, second = (wrapper.wrap(KEK, plaintext, aad, create=True) for _ in range(2))
     assert first != second
     assert len(first) == 1 + 24 + len(plaintext) + 16
     assert wrapper.unwrap(KEK, first, aad) == wrapper.unwrap(KEK, second, aad) == plaintext
@@ -321,7 +321,7 @@ def test_a_kek_is_made_when_it_is_first_used_and_is_for_its_owner_alone(
 ) -> None:
     before = os.umask(0)
     try:
-        wrapped = file_signer.wrap(KEK, b"secret", b"")
+        wrapped = file_signer.wrap(KEK, b"secret", b"", create=True)
     finally:
         os.umask(before)
     directory = key_file.parent / "kek"
@@ -334,7 +334,7 @@ def test_a_kek_is_made_when_it_is_first_used_and_is_for_its_owner_alone(
 
 
 def test_every_byte_of_what_is_wrapped_counts(file_signer: signer.FileSigner) -> None:
-    wrapped = file_signer.wrap(KEK, b"secret", b"aad")
+    wrapped = file_signer.wrap(KEK, b"secret", b"aad", create=True)
     for at in range(len(wrapped)):
         spoilt = bytearray(wrapped)
         spoilt[at] ^= 1
@@ -346,16 +346,16 @@ def test_every_byte_of_what_is_wrapped_counts(file_signer: signer.FileSigner) ->
 
 @pytest.mark.parametrize("aad", [b"", b"aa", b"aad\0", b"aae", b"x" * 100])
 def test_other_additional_data_does_not_unwrap(file_signer: signer.FileSigner, aad: bytes) -> None:
-    wrapped = file_signer.wrap(KEK, b"secret", b"aad")
+    wrapped = file_signer.wrap(KEK, b"secret", b"aad", create=True)
     refused(lambda: file_signer.unwrap(KEK, wrapped, aad), "OM099")
 
 
 def test_another_kek_does_not_unwrap_even_if_it_is_the_same_key(
     key_file: Path, file_signer: signer.FileSigner
 ) -> None:
-    wrapped = file_signer.wrap(KEK, b"secret", b"aad")
+    wrapped = file_signer.wrap(KEK, b"secret", b"aad", create=True)
     other = KEK.replace(".1", ".2")
-    file_signer.wrap(other, b"", b"")
+    file_signer.wrap(other, b"", b"", create=True)
     refused(lambda: file_signer.unwrap(other, wrapped, b"aad"), "OM099")
     (key_file.parent / "kek" / other).write_bytes((key_file.parent / "kek" / KEK).read_bytes())
     refused(lambda: file_signer.unwrap(other, wrapped, b"aad"), "OM099")
@@ -366,10 +366,50 @@ def test_a_kek_that_is_gone_is_om098_and_is_not_made_anew_by_an_unwrap(
 ) -> None:
     refused(lambda: file_signer.unwrap(KEK, b"\x01" + bytes(64), b""), "OM098")
     assert not (key_file.parent / "kek").exists()
-    wrapped = file_signer.wrap(KEK, b"secret", b"")
+    wrapped = file_signer.wrap(KEK, b"secret", b"", create=True)
     (key_file.parent / "kek" / KEK).unlink()
     refused(lambda: file_signer.unwrap(KEK, wrapped, b""), "OM098")
     assert list((key_file.parent / "kek").iterdir()) == []
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def with_its_directory(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    "lose", [removed, moved_away, with_its_directory], ids=lambda lose: lose.__name__
+)
+def test_a_kek_that_must_exist_is_not_made_and_not_taken_from_memory(
+    key_file: Path, file_signer: signer.FileSigner, lose: Callable[[Path], None]
+) -> None:
+    kek = key_file.parent / "kek" / KEK
+    error = refused(lambda: file_signer.wrap(KEK, b"secret", b"", create=False), "OM098")
+    assert KEK in error.message
+    assert not kek.parent.exists()
+    wrapped = file_signer.wrap(KEK, b"secret", b"", create=True)
+    secret = kek.read_bytes()
+    known = [signer.FileSigner(str(key_file)), file_signer]
+    for each in known:
+        again = each.wrap(KEK, b"secret", b"", create=False)
+        assert file_signer.unwrap(KEK, again, b"") == b"secret"
+    lose(kek)
+    for each in (*known, signer.FileSigner(str(key_file))):
+        refused(partial(each.wrap, KEK, b"secret", b"", create=False), "OM098")
+        refused(partial(each.unwrap, KEK, wrapped, b""), "OM098")
+    assert not kek.exists()
+    kek.parent.mkdir(mode=0o700, exist_ok=True)
+    keys.write_new(str(kek), secret)
+    for each in known:
+        assert each.unwrap(KEK, each.wrap(KEK, b"more", b"", create=False), b"") == b"more"
+        assert each.unwrap(KEK, wrapped, b"") == b"secret"
 
 
 @pytest.mark.parametrize(
@@ -383,17 +423,17 @@ def test_a_kek_that_is_gone_is_om098_and_is_not_made_anew_by_an_unwrap(
 def test_a_kek_has_the_one_form_of_name(
     key_file: Path, file_signer: signer.FileSigner, kek: str
 ) -> None:
-    refused(lambda: file_signer.wrap(kek, b"secret", b""), "OM096")
+    refused(lambda: file_signer.wrap(kek, b"secret", b"", create=True), "OM096")
     refused(lambda: file_signer.unwrap(kek, bytes(64), b""), "OM096")
     assert [entry.name for entry in key_file.parent.iterdir()] == ["signing.key"]
 
 
 def test_what_is_too_long_to_be_a_key_is_not_wrapped(file_signer: signer.FileSigner) -> None:
     longest = bytes(wire.MAX_SECRET_BYTES)
-    wrapped = file_signer.wrap(KEK, longest, longest)
+    wrapped = file_signer.wrap(KEK, longest, longest, create=True)
     assert file_signer.unwrap(KEK, wrapped, longest) == longest
-    refused(lambda: file_signer.wrap(KEK, longest + b"\0", b""), "OM097")
-    refused(lambda: file_signer.wrap(KEK, b"", longest + b"\0"), "OM097")
+    refused(lambda: file_signer.wrap(KEK, longest + b"\0", b"", create=True), "OM097")
+    refused(lambda: file_signer.wrap(KEK, b"", longest + b"\0", create=True), "OM097")
 
 
 def open_to_others(path: Path) -> None:
@@ -450,22 +490,23 @@ def a_linked_directory(path: Path) -> None:
 def test_a_kek_that_is_not_to_be_trusted_is_om095(
     key_file: Path, file_signer: signer.FileSigner, spoil: Callable[[Path], None]
 ) -> None:
-    wrapped = file_signer.wrap(KEK, b"secret", b"")
+    wrapped = file_signer.wrap(KEK, b"secret", b"", create=True)
     spoil(key_file.parent / "kek" / KEK)
     refused(lambda: file_signer.unwrap(KEK, wrapped, b""), "OM095")
-    refused(lambda: file_signer.wrap(KEK, b"secret", b""), "OM095")
+    for create in (True, False):
+        refused(partial(file_signer.wrap, KEK, b"secret", b"", create=create), "OM095")
 
 
 def test_a_kek_inside_the_forbidden_directory_is_om095(key_file: Path) -> None:
     inside = signer.FileSigner(str(key_file), str(key_file.parent))
-    refused(lambda: inside.wrap(KEK, b"secret", b""), "OM095")
+    refused(lambda: inside.wrap(KEK, b"secret", b"", create=True), "OM095")
     assert not (key_file.parent / "kek" / KEK).exists()
 
 
 def test_of_racing_first_wraps_all_use_one_kek(key_file: Path) -> None:
     signers = [signer.FileSigner(str(key_file)) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        wrapped = list(pool.map(lambda s: s.wrap(KEK, b"secret", b""), signers * 3))
+        wrapped = list(pool.map(lambda s: s.wrap(KEK, b"secret", b"", create=True), signers * 3))
     again = signer.FileSigner(str(key_file))
     assert {again.unwrap(KEK, each, b"") for each in wrapped} == {b"secret"}
     assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
@@ -481,7 +522,7 @@ def test_a_directory_that_another_makes_meanwhile_is_no_kek_yet(
         mkdir(path, mode)
 
     monkeypatch.setattr(os, "mkdir", late)
-    wrapped = file_signer.wrap(KEK, b"secret", b"")
+    wrapped = file_signer.wrap(KEK, b"secret", b"", create=True)
     assert file_signer.unwrap(KEK, wrapped, b"") == b"secret"
     assert [entry.name for entry in (key_file.parent / "kek").iterdir()] == [KEK]
 
@@ -565,6 +606,22 @@ def listening(path: Path, *replies: Reply) -> Iterator[None]:
 def path(tmp_path: Path) -> Path:
     """Where a socket goes."""
     return tmp_path / "omld.sock"
+
+
+def test_omld_is_told_whether_a_kek_may_be_made(tmp_path: Path) -> None:
+    asked = []
+
+    def reply(connection: socket.socket, body: bytes) -> None:
+        operation, content = wire.read_request(body)
+        asked.append((operation, *wire.read_wrapping(content)))
+        connection.sendall(wire.answer(b"wrapped"))
+
+    with listening(tmp_path / "socket", reply):
+        client = signer.UnixSigner(str(tmp_path / "socket"))
+        for create in (True, False):
+            assert client.wrap(KEK, b"secret", b"aad", create=create) == b"wrapped"
+        client.close()
+    assert asked == [(6, KEK, b"aad", b"secret"), (3, KEK, b"aad", b"secret")]
 
 
 def test_a_client_signs_through_what_listens_on_one_connection(path: Path) -> None:
@@ -844,12 +901,19 @@ def test_a_batch_looks_ten_times_a_second_and_ends_with_its_time(
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
-@given(kek=st.text(max_size=60), content=st.binary(max_size=300), aad=st.binary(max_size=300))
-def test_a_request_to_wrap_comes_out_as_it_went_in(kek: str, content: bytes, aad: bytes) -> None:
-    frame = wire.wrapping(wire.WRAP, kek, content, aad)
+@given(
+    asked=st.sampled_from([wire.WRAP, wire.FIRST_WRAP, wire.UNWRAP]),
+    kek=st.text(max_size=60),
+    content=st.binary(max_size=300),
+    aad=st.binary(max_size=300),
+)
+def test_a_request_to_wrap_comes_out_as_it_went_in(
+    asked: int, kek: str, content: bytes, aad: bytes
+) -> None:
+    frame = wire.wrapping(asked, kek, content, aad)
     assert wire.frame_length(frame) == len(frame) - 4
     operation, rest = wire.read_request(frame[4:])
-    assert operation == wire.WRAP
+    assert operation == asked
     assert wire.read_wrapping(rest) == (kek, aad, content)
 
 

@@ -67,11 +67,15 @@ class Signer(Protocol):
         """
         ...
 
-    def wrap(self, kek: str, plaintext: bytes, aad: bytes) -> bytes:
-        """Encrypt a data key under a key-encryption key, which is made when it is first used.
+    def wrap(self, kek: str, plaintext: bytes, aad: bytes, *, create: bool) -> bytes:
+        """Encrypt a data key under a key-encryption key.
 
         ``kek`` is a tenant's UUID, a dot and the number of an epoch. ``aad`` is authenticated with
         it, and unwrap must be given the same. Both have at most wire.MAX_SECRET_BYTES.
+
+        With ``create`` a KEK that is not there is made: for whoever knows that nothing is wrapped
+        under it. Without, that raises OM098: it is lost, and a new one of its name would be taken
+        for it.
         """
         ...
 
@@ -102,11 +106,12 @@ def require_kek(kek: str, content: bytes, aad: bytes) -> None:
 
 
 def kek_missing(kek: str) -> keys.SignerError:
-    """Return the error of an unwrap under a KEK that the signer does not hold."""
+    """Return the error of a signer that does not hold a KEK under which something is wrapped."""
     return keys.SignerError(
         "OM098",
         f"the signer holds no key-encryption key {kek}",
-        "Put it back from a copy. If its epoch was destroyed, what it wrapped is gone for good.",
+        "Put it back from a copy; no other is made in its place. If its epoch was destroyed, what "
+        "it wrapped is gone for good.",
     )
 
 
@@ -169,12 +174,14 @@ class FileSigner:
         key, _ = self._key()
         return {key.kid: key.public_key}
 
-    def wrap(self, kek: str, plaintext: bytes, aad: bytes) -> bytes:
+    def wrap(self, kek: str, plaintext: bytes, aad: bytes, *, create: bool) -> bytes:
         """See Signer. XChaCha20-Poly1305: a version byte, the nonce, the ciphertext and its tag."""
         require_kek(kek, plaintext, aad)
         try:
             secret = self._kek(kek)
         except FileNotFoundError:
+            if not create:
+                raise kek_missing(kek) from None
             secret = self._make_kek(kek)
         nonce = _urandom(_NONCE_BYTES)
         return _WRAP_VERSION + nonce + _encrypt(plaintext, _bound(kek, aad), nonce, secret)
@@ -360,11 +367,12 @@ class UnixSigner:
             raise self._nonsense("its signature is not that of the key it was asked for")
         return signature
 
-    def wrap(self, kek: str, plaintext: bytes, aad: bytes) -> bytes:
+    def wrap(self, kek: str, plaintext: bytes, aad: bytes, *, create: bool) -> bytes:
         """See Signer."""
         require_kek(kek, plaintext, aad)
         until = _clock() + self._deadline_s
-        return self._call(wire.wrapping(wire.WRAP, kek, plaintext, aad), until)
+        operation = wire.FIRST_WRAP if create else wire.WRAP
+        return self._call(wire.wrapping(operation, kek, plaintext, aad), until)
 
     def unwrap(self, kek: str, wrapped: bytes, aad: bytes) -> bytes:
         """See Signer."""

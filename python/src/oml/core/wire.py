@@ -16,6 +16,7 @@ operation    content                                 content of the answer
 5 checkpoint kid (8), deployment id (16), tenant id  the 64-byte Ed25519 signature
              (16), generation (4), size (8), root
              (32)
+6 first wrap as wrap; a KEK that is missing is made  as wrap
 ============ ======================================= =========================================
 
 An answer: version (1 byte), 0 for done or 1 for refused (1 byte), content. That of a refusal is an
@@ -30,7 +31,7 @@ import uuid
 from . import keys, note
 
 VERSION = 1
-SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT = 1, 2, 3, 4, 5
+SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT, FIRST_WRAP = 1, 2, 3, 4, 5, 6
 LENGTH_BYTES = 4
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
 """A payload of 1 MiB with its claims has half of this."""
@@ -100,7 +101,7 @@ def read_request(body: bytes) -> tuple[int, bytes]:
     """
     if len(body) < 2 or body[0] != VERSION:
         raise ProtocolError(f"not a request of protocol version {VERSION}")
-    if body[1] not in (SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT):
+    if body[1] not in (SIGN, KEYS, WRAP, UNWRAP, CHECKPOINT, FIRST_WRAP):
         raise ProtocolError(f"operation {body[1]} is not known")
     return body[1], body[2:]
 

@@ -418,8 +418,9 @@ class Server:
                 return wire.answer(b"".join((self.deployment.bytes, *public)))
             kek, aad, secret = wire.read_wrapping(content)
             wrapper = self.keyring.wrapper
-            if operation == wire.WRAP:
-                return wire.answer(wrapper.wrap(kek, secret, aad))
+            if operation in (wire.WRAP, wire.FIRST_WRAP):
+                create = operation == wire.FIRST_WRAP
+                return wire.answer(wrapper.wrap(kek, secret, aad, create=create))
             return wire.answer(wrapper.unwrap(kek, secret, aad))
         except (wire.ProtocolError, cbor.MalformedError, note.NoteError) as error:
             return wire.refusal(self.malformed(str(error), uid))

@@ -27,6 +27,8 @@ TIMEOUT_S = 1.0
 _URL = re.compile(r"vault:((?:[\w.-]+/)*[\w.-]+)/([\w.-]+)")
 _REFRESH_S = 1.0
 _KEK_TYPE = "chacha20-poly1305"
+_NO_KEK_TYPE = "ed25519"
+"""Cannot encrypt. The engine looks at a type only where it would make the key: so it refuses."""
 
 
 class VaultSigner:
@@ -76,18 +78,25 @@ class VaultSigner:
         self._refresh()
         return {kid: public for kid, (_, public) in self._versions.items()}
 
-    def wrap(self, kek: str, plaintext: bytes, aad: bytes) -> bytes:
+    def wrap(self, kek: str, plaintext: bytes, aad: bytes, *, create: bool) -> bytes:
         """See Signer. The bytes are Vault's own ciphertext text."""
         signer.require_kek(kek, plaintext, aad)
+        name = _kek_name(kek)
         with self._errors():
-            answer = self._transit.encrypt_data(
-                name=_kek_name(kek),
-                plaintext=_base64(plaintext),
-                associated_data=_base64(aad),
-                type=_KEK_TYPE,  # of the key that this makes if there is none
-                mount_point=self._mount,
-            )
-            return str(answer["data"]["ciphertext"]).encode("ascii")
+            try:
+                answer = self._transit.encrypt_data(
+                    name=name,
+                    plaintext=_base64(plaintext),
+                    associated_data=_base64(aad),
+                    type=_KEK_TYPE if create else _NO_KEK_TYPE,  # of a key that is not there
+                    mount_point=self._mount,
+                )
+                return str(answer["data"]["ciphertext"]).encode("ascii")
+            except (exceptions.InvalidRequest, exceptions.Forbidden):
+                # A token that may make no key is forbidden what would make one.
+                if create or self._exists(name):
+                    raise
+                raise signer.kek_missing(kek) from None
 
     def unwrap(self, kek: str, wrapped: bytes, aad: bytes) -> bytes:
         """See Signer."""

@@ -33,6 +33,8 @@ _SEQ_RESERVE = 10**15
 """How many numbers the outbox must have left."""
 _SEQ_STEP = 10**9
 """How far an accepted loss may move the outbox's sequence at once; nothing else moves it."""
+_MOST_NAMED = 10
+"""How many tenants a check names."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Facts:
     sequence: tuple[int, int, bool]  # cache, increment, cycle
     extension: str | None
     logging: logging.Settings
+    kek_faults: list[tuple[str | None, int | None, str, str]]  # tenant, epoch, SQLSTATE, message
 
     def value(self, name: str) -> str:
         """Return the value of a server setting."""
@@ -183,6 +186,7 @@ def gather(connection: Connection) -> Facts:
             None,
         ),
         logging=logging.gather(rows),
+        kek_faults=rows("select tenant, kek_epoch, code, message from oml.kek_faults()"),
     )
 
 
@@ -199,6 +203,7 @@ def _checks(facts: Facts, production: bool) -> Iterator[Check]:
     yield _guards(facts)
     yield _outbox(facts)
     yield _gate(facts)
+    yield _keks(facts)
     yield _version(facts)
     yield from logging.checks(facts.logging, production)
     yield _place(facts, "lake_url", "Events are then copied to no lake")
@@ -468,6 +473,31 @@ def _gate(facts: Facts) -> Check:
         "open" if is_open else f"closed: {reason}",
         "open",
         "" if is_open else "Nothing is appended: oml gate status says what speaks against opening.",
+    )
+
+
+def _keks(facts: Facts) -> Check:
+    faults = facts.kek_faults
+    named = [
+        f"{message} ({code})" if tenant is None else f"{tenant}, epoch {epoch}: {message} ({code})"
+        for tenant, epoch, code, message in faults
+    ]
+    hint = ""
+    if faults:
+        hint = (
+            "Nothing of these tenants is read, and nothing submitted to them: put their files back"
+        )
+        hint += " from a copy, into the directory kek beside the signing key."
+        if faults[-1][0] is None:
+            hint = "The signer is asked to open a data key of each tenant: see to the signer first."
+    return Check(
+        "tenants' keys",
+        _failed(bool(faults)),
+        "; ".join(named[:_MOST_NAMED])
+        + (f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
+        or "each in use opens what it wrapped",
+        "the signer opens data keys of every tenant and epoch that has any",
+        hint,
     )
 
 
