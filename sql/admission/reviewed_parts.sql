@@ -18,7 +18,7 @@ begin
     from generate_series(0, judged.attachments) p;
     return reviewed;
   end if;
-  if case when jsonb_typeof(report) = 'array' then jsonb_array_length(report) = judged.attachments + 1 and convert_to(report::text, 'UTF8') is not null else false end
+  if (case when jsonb_typeof(report) = 'array' then jsonb_array_length(report) = judged.attachments + 1 and convert_to(report::text, 'UTF8') is not null end)
   then
     select count(*) into faults
     from jsonb_array_elements(report) with ordinality r (entry, n)

@@ -7,24 +7,13 @@ from typing import Any
 
 import pytest
 
-from clients import AREA, BODY, NOTES, Stage, refused
+from clients import AREA, BODY, NOTES, Stage, looked_at, refused
 from oml.core import keys, submission
 from oml.core.body import Place
-from oml.driver.artifacts import Attachment, Part, Report, Served
+from oml.driver.artifacts import Attachment, Served
 from oml.driver.events import Event, Receipt
 from oml.driver.sealing import Writer
 from oml.errors import UsageError
-
-
-def looked_at(parts: Sequence[Part]) -> Report:
-    """Scan as a reviewer of few words does."""
-    return [
-        {
-            "part": p.part, "plaintext_digest": p.plaintext_digest.hex(), "basis": "text",
-            "media_type": p.media_type, "extractor": "eyes 1.0", "scanner": "eyes 1.0", "findings": [],
-        }
-        for p in parts
-    ]
 
 
 def test_a_submission_goes_from_its_author_to_its_readers(stage: Stage) -> None:

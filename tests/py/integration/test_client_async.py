@@ -1,12 +1,14 @@
 """The asynchronous client where it is not used as the other one is."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 import oml
-from clients import AREA, BODY, QUICK, Stage
+from clients import AREA, BODY, QUICK, Stage, looked_at
 from oml.driver import connection as connections
+from oml.driver.artifacts import Part, Report
 from oml.driver.client_async import AsyncClient
 from oml.errors import UsageError
 
