@@ -2,6 +2,7 @@
 begin;
 \ir shared/refused.sql
 \ir shared/submissions.sql
+\ir shared/sealed.sql
 select * from no_plan();
 
 -- An event but for what differs from run to run.
@@ -97,6 +98,40 @@ select is(
 )
 from claims, (values (1, 'b.md', 'text/markdown', 'first'), (2, 'a.txt', 'text/plain', 'the second')) v (part, name, media_type, content);
 select is(pg_temp.head(), :seq + 2::bigint, 'and there is nothing more');
+
+-- What the client sealed and the writer signed.
+select s.artifact_id as sealed, s.seq from pg_temp.as_login('ann', format(
+  'select s::text from oml_submit_sealed(workarea => %L, provenance => %L, idempotency_key => %L, %s, %s) s',
+  'research/2026', 'imported', 'key 3', pg_temp.claimed(), pg_temp.sealed(:'seed', 'sealed', 'one', 'the other')
+)) answer, cast(answer as oml.submission_receipt) s \gset
+select is(
+  pg_temp.event(:seq),
+  pg_temp.expected('submission.submit', 'ann', 'membership:submit', jsonb_build_object(
+    'workarea_id', :'area', 'path', 'research/2026', 'provenance', 'imported', 'media_type', 'text/plain', 'bytes', 6,
+    'attachments', jsonb_build_array(pg_temp.hex_digests(:'sealed', 1, 1, 'one'), pg_temp.hex_digests(:'sealed', 1, 2, 'the other')),
+    'derived_from', '[]'::jsonb, 'sealed_by', 'client', 'to', 'held',
+    'writer_kid', encode(substr(sha256(pg_temp.public_key(:'seed')), 1, 8), 'hex'), 'writer_envelope_digest', encode(sha256(w.envelope), 'hex')
+  ) || pg_temp.data_key(:'sealed', 1), pg_temp.about(:'sealed', 1, 'sealed') || claim || '{"idempotency_key": "key 3"}'),
+  'a submission that was sealed and signed'
+)
+from claims, oml.writer_envelope w where w.artifact_id = :'sealed' and w.version = 1;
+select is(
+  pg_temp.event(:seq + part),
+  pg_temp.expected('submission.attach', 'ann', 'membership:submit', jsonb_build_object(
+    'part', part, 'name', part::text, 'media_type', 'text/plain', 'bytes', length(content)
+  ), pg_temp.about(:'sealed', 1, content, part) || claim),
+  format('its attachment %s', part)
+)
+from claims, (values (1, 'one'), (2, 'the other')) v (part, content);
+select pg_temp.as_login('ann', format('select artifact_id from oml_submit_sealed(workarea => %L, provenance => %L, %s)', 'research/2026', 'imported', pg_temp.sealed(null, 'unsigned'))) as unsigned \gset
+select is(
+  pg_temp.event(pg_temp.head()),
+  pg_temp.expected('submission.submit', 'ann', 'membership:submit', jsonb_build_object(
+    'workarea_id', :'area', 'path', 'research/2026', 'provenance', 'imported', 'media_type', 'text/plain', 'bytes', 8,
+    'attachments', '[]'::jsonb, 'derived_from', '[]'::jsonb, 'sealed_by', 'client', 'to', 'held'
+  ) || pg_temp.data_key(:'unsigned', 1), pg_temp.about(:'unsigned', 1, 'unsigned')),
+  'one that was sealed, and not signed'
+);
 
 -- The serve, with the digests of each part.
 select pg_temp.as_login('rita', format('select count(*) from oml_review_serve(%L)', :'artifact'));

@@ -1,7 +1,7 @@
 -- What a client seals and signs, for a superuser's test: ann has a writer key. Include submissions.sql before.
 
--- The arguments of oml_submit_sealed() for a body, and attachments named 1, 2 …, under a fresh data key; its tenant,
--- artifact and version are those of what ann asks for, and it is signed if a seed of 32 bytes is given.
+-- The arguments of oml_submit_sealed() for a body and attachments named 1, 2 … under a data key, which is a row of
+-- oml_data_key(). They are signed if a writer key's seed of 32 bytes is given.
 create function pg_temp.seal_for(key text[], seed bytea, contents bytea[])
 returns text
 language plpython3u
@@ -40,6 +40,7 @@ if seed is not None:
     given['writer_envelope'] = data(core.submission.sign(writer.kid, writer.secret_key, place, signed))
 return ', '.join(f'{name} => {value}' for name, value in given.items())
 $python$;
+-- The same under a fresh data key of ann's.
 create function pg_temp.sealed(seed bytea, variadic contents bytea[])
 returns text
 language sql
