@@ -2,6 +2,7 @@
 begin;
 \ir shared/refused.sql
 \ir shared/submissions.sql
+\ir shared/sealed.sql
 select * from no_plan();
 
 create function pg_temp.events() returns bigint language sql as $$ select count(*) from oml.journal $$;
@@ -91,6 +92,45 @@ select pg_temp.refused_to(
   format('idempotency key %L was used for another request (seq %s)', 'all' || without, (answer::oml.submission_receipt).seq), '%', format('%s => %s is another request (%s)', name, other, without)
 )
 from argument, first_of where name !~ nullif(without, '') is not false;
+
+-- So it is of what the client sealed; a retry of which is sealed anew, and signed anew.
+select pg_temp.as_login('olga', 'select oml_add_member(''elsewhere'', ''ann'')');
+select pg_temp.as_login('ann', $$ select artifact_id from oml_submit('elsewhere', 'one', 'text/plain', 'observed') $$) as one \gset
+select pg_temp.as_login('ann', $$ select artifact_id from oml_submit('elsewhere', 'two', 'text/plain', 'observed') $$) as two \gset
+select sha256('another seed') as other_seed \gset
+select oml_issue_key(pg_temp.public_key(:'other_seed'), 'writer', 'globex', 'ann');
+create function pg_temp.sealed_call(sealed text, other text default '', instead text default '') returns text language sql as $$
+  select replace(format(
+    'select s::text from oml_submit_sealed(idempotency_key => %L, workarea => %L, provenance => %L, derived_from => array[%L], operation => %L, app_version => %L, caused_by => %L, invocation_id => %L, subject_id => %L, %s) s',
+    'sealed', 'elsewhere', 'derived', current_setting('test.one') || '/1', 'the op', 'the app', current_setting('test.one'), 'the call', 'the subject', sealed
+  ), other, instead)
+$$;
+select set_config('test.one', :'one', true);
+select pg_temp.as_login('ann', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'b'))) as answer \gset
+select is(pg_temp.as_login('ann', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'b'))), :'answer', 'what is sealed and signed anew is the same request');
+select pg_temp.refused_to(
+  'ann', call, 'OM014', format('idempotency key ''sealed'' was used for another request (seq %s)', (:'answer'::oml.submission_receipt).seq), '%', format('%s is another request', what)
+)
+from (values
+  ('another artifact', pg_temp.sealed_call(pg_temp.sealed_of(:'two', :'seed', 'x', 'a', 'b'))), ('a new artifact', pg_temp.sealed_call(pg_temp.sealed(:'seed', 'x', 'a', 'b'))),
+  ('an unsigned one', pg_temp.sealed_call(pg_temp.sealed_of(:'one', null, 'x', 'a', 'b'))), ('one of another writer key', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'other_seed', 'x', 'a', 'b'))),
+  ('another body', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'seed', 'y', 'a', 'b'))), ('another attachment', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'c'))),
+  ('a further attachment', pg_temp.sealed_call(pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'b', 'c')))
+) v (what, call);
+select pg_temp.refused_to(
+  'ann', pg_temp.sealed_call(sealed, other, instead), 'OM014', format('idempotency key ''sealed'' was used for another request (seq %s)', (:'answer'::oml.submission_receipt).seq), '%',
+  format('%s for %s is another request', instead, other)
+)
+from (select pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'b') as sealed offset 0) s, (values
+  ('''elsewhere''', quote_literal(:'area')), ('''derived''', '''imported'''), (format('array[%L]', :'one' || '/1'), format('array[%L]', :'two' || '/1')), ('''the op''', '''other'''),
+  ('''the app''', '''other'''), (format('caused_by => %L', :'one'), format('caused_by => %L', :'two')), ('''the call''', '''other'''), ('''the subject''', '''other'''),
+  ('media_type => ''text/plain''', 'media_type => ''text/markdown'''), ('''{1,2}''', '''{1,3}'''), ('array_fill(''text/plain''::text, array[2])', '''{text/plain,text/markdown}''')
+) v (other, instead);
+select pg_temp.as_login('ann', $$ select s::text from oml_submit('elsewhere', 'x', 'text/plain', 'observed', idempotency_key => 'by whom') s $$) as answer \gset
+select pg_temp.refused_to(
+  'ann', format('select oml_submit_sealed(idempotency_key => %L, workarea => %L, provenance => %L, %s)', 'by whom', 'elsewhere', 'observed', pg_temp.sealed(null, 'x')),
+  'OM014', format('idempotency key ''by whom'' was used for another request (seq %s)', (:'answer'::oml.submission_receipt).seq), '%', 'what the client sealed is no retry of what the server did'
+);
 
 select is_empty($$ select * from oml_fold_check('globex') $$, 'the state is what the journal says');
 select is_empty($$ select * from oml_verify_chain('globex') where fault is not null $$, 'and the chain verifies');

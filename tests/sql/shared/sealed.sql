@@ -40,15 +40,22 @@ if seed is not None:
     given['writer_envelope'] = data(core.submission.sign(writer.kid, writer.secret_key, place, signed))
 return ', '.join(f'{name} => {value}' for name, value in given.items())
 $python$;
--- The same under a fresh data key of ann's.
-create function pg_temp.sealed(seed bytea, variadic contents bytea[])
+-- The same under a fresh data key of ann's, for a new artifact or the next version of one.
+create function pg_temp.sealed_of(artifact uuid, seed bytea, variadic contents bytea[])
 returns text
 language sql
 as $$
   select pg_temp.seal_for(
-    pg_temp.as_login('ann', 'select array[tenant_id::text, artifact_id::text, version::text, dek_id::text, dek::text, wrapped_dek::text, kek_epoch::text] from oml_data_key()')::text[],
-    seed, contents
+    pg_temp.as_login('ann', format(
+      'select array[tenant_id::text, artifact_id::text, version::text, dek_id::text, dek::text, wrapped_dek::text, kek_epoch::text] from oml_data_key(%L)', artifact
+    ))::text[], seed, contents
   )
+$$;
+create function pg_temp.sealed(seed bytea, variadic contents bytea[])
+returns text
+language sql
+as $$
+  select pg_temp.sealed_of(null, seed, variadic contents)
 $$;
 
 create function pg_temp.public_key(seed bytea)
