@@ -126,6 +126,11 @@ from (select pg_temp.sealed_of(:'one', :'seed', 'x', 'a', 'b') as sealed offset 
   ('''the app''', '''other'''), (format('caused_by => %L', :'one'), format('caused_by => %L', :'two')), ('''the call''', '''other'''), ('''the subject''', '''other'''),
   ('media_type => ''text/plain''', 'media_type => ''text/markdown'''), ('''{1,2}''', '''{1,3}'''), ('array_fill(''text/plain''::text, array[2])', '''{text/plain,text/markdown}''')
 ) v (other, instead);
+select is(
+  pg_temp.as_login('ann', replace(pg_temp.sealed_call(pg_temp.sealed(:'seed', 'x')), '''sealed''', '''sealed new''')), first_answer,
+  'a new artifact''s retry has another id, and is the same request'
+)
+from (select pg_temp.as_login('ann', replace(pg_temp.sealed_call(pg_temp.sealed(:'seed', 'x')), '''sealed''', '''sealed new''')) as first_answer offset 0) f;
 select pg_temp.as_login('ann', $$ select s::text from oml_submit('elsewhere', 'x', 'text/plain', 'observed', idempotency_key => 'by whom') s $$) as answer \gset
 select pg_temp.refused_to(
   'ann', format('select oml_submit_sealed(idempotency_key => %L, workarea => %L, provenance => %L, %s)', 'by whom', 'elsewhere', 'observed', pg_temp.sealed(null, 'x')),
