@@ -119,9 +119,12 @@ class Canary:
         self.errors = b""
 
     def is_in(self, text: bytes) -> bool:
-        """Tell whether it is in there: as it is, in hex, or as the numbers of a printed tree."""
-        start, text = self.word[:14].encode(), re.sub(rb"\s+", b" ", text)
-        forms = (start, start.hex().encode(), " ".join(map(str, start)).encode())
+        """Tell whether it is in there: as it is, in hex, or as the numbers of a printed tree.
+
+        A tree's lines are broken wherever they are full, in the midst of a number too.
+        """
+        start, text = self.word[:14].encode(), re.sub(rb"\s+", b"", text)
+        forms = (start, start.hex().encode(), "".join(map(str, start)).encode())
         return any(form in text for form in forms)
 
 
