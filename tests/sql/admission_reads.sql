@@ -107,6 +107,21 @@ select results_eq(
 select is(pg_temp.as_login('olga', format('select count(*) from oml_history(%L, max_rows => %s)', :'rejected', n)), n::text, format('a page of %s', n)) from unnest(array[0, 1, 3]) n;
 select is(pg_temp.as_login('olga', format('select count(*) from oml_history(%1$L, after_seq => (select max(seq) from oml_history(%1$L)))', :'rejected')), '0', 'after the last there is nothing');
 
+-- Of the versions that one may read: a released one opens no view of those that are not.
+select pg_temp.submitted(artifact => :'artifact', body => 'newest', attachments => 1);
+create function pg_temp.versions_told(login text, artifact uuid) returns text language sql as $$
+  select pg_temp.as_login(login, format('select array_agg(version || %L || type order by seq)::text from oml_history(%L)', ' ', artifact))
+$$;
+select is(
+  pg_temp.versions_told(login, :'artifact'), array(
+    select j.artifact_version || ' ' || j.type from oml.journal j where j.artifact_id = :'artifact' and j.artifact_version = any (versions) order by j.seq
+  )::text, format('%s is told of the versions %s', login, versions)
+)
+from (values ('ben', '{1}'::bigint[]), ('rolf', '{1,2,3}'), ('ann', '{1,2,3}'), ('rita', '{1,2,3}'), ('olga', '{1,2,3}'), ('stranger', '{1,2,3}')) v (login, versions);
+select isnt(pg_temp.versions_told('ben', :'artifact'), null, 'which is something');
+select ok(exists (select from oml.journal j where j.artifact_id = :'artifact' and j.artifact_version = version and j.type in ('submission.attach', 'review.serve')), format('there is more about version %s', version))
+from unnest(array[2, 3]) version;
+
 -- What is set before a call opens nothing.
 set local oml.tenant_id = :'globex';
 select is(pg_temp.outcome('eve', format('select * from oml_fetch(%L)', :'artifact')), 'OM226', 'oml.tenant_id opens no other tenant');

@@ -151,9 +151,16 @@ from (values
   ('eve', 'OM190', 'there is no workarea ''research/2026'' that principal ''eve'' is a member of'),
   ('stranger', 'OM001', 'login stranger is bound to no tenant it may use')
 ) v (login, sqlstate, message);
+-- A workarea's id is no way around its membership.
+select pg_temp.refused_to(
+  login, pg_temp.submission('workarea', quote_literal(area)), 'OM190', format('there is no workarea %L that principal %L is a member of', area, login), '%oml_add_member()%',
+  format('%s submits nothing to a workarea it names by id (%s)', login, area)
+)
+from (values ('carl', :'area'), ('carl', upper(:'area')), ('eve', :'area'), ('ann', :'archive'), ('ann', :'unknown')) v (login, area);
 select pg_temp.as_login('olga', $$ select oml_remove_member('research/2026', 'ann') $$);
 select pg_temp.refused_to('ann', pg_temp.submission(), 'OM190', 'there is no workarea ''research/2026'' that principal ''ann'' is a member of', '%', 'who left submits nothing more');
 select pg_temp.refused_to('ann', pg_temp.submission('artifact', quote_literal(:'anns')), 'OM190', 'there is no workarea ''research/2026'' that principal ''ann'' is a member of', '%', 'nor a next version');
+select pg_temp.refused_to('ann', pg_temp.submission('workarea', quote_literal(:'area')), 'OM190', format('there is no workarea %L that principal ''ann'' is a member of', :'area'), '%', 'nor by its id');
 
 -- A transaction that may write nothing.
 set local transaction_read_only = on;

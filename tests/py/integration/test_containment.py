@@ -1,16 +1,37 @@
 """What is held is nowhere but in its place: canaries are looked for in everything else."""
 
+import json
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from obstore.store import S3Store
 
-from lakes import append, delta, drain, expect_exact, findings, outbox_max, prepare, rows, value
+from lakes import (
+    PATIENCE_S,
+    append,
+    delta,
+    drain,
+    expect_exact,
+    findings,
+    frontier,
+    outbox_max,
+    prepare,
+    rows,
+    value,
+)
 from oml.core import body
 from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import TABLES
+from oml.store import open_store
+from seaweed import Bucket
 from submissions import Office, call, data_key, fetched, outcome, sealed
 from systems import System
 
@@ -73,6 +94,17 @@ def body_files(system: System) -> set[str]:
     return {name for (name,) in names}
 
 
+def ciphertexts_of(system: System, artifact: UUID) -> list[bytes]:
+    """Return what no other bytes share by chance: the ends of each stored part."""
+    return [
+        data[at : at + CHUNK]
+        for (data,) in system.superuser.execute(
+            "select ciphertext from oml.body where artifact_id = %s", (artifact,)
+        )
+        for at in (0, 1000 % len(data), len(data) - CHUNK)
+    ]
+
+
 def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     system = office.system
     canary = f"canary {uuid4()}".encode()
@@ -102,13 +134,7 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         served = "select sum(octet_length(content)) from oml_review_serve(%s)"
         assert value(office.reviewer, served, made) == len(largest) + sum(map(len, most))
         assert fetched(office.author, made) == largest
-    ciphertexts = [
-        data[at : at + CHUNK]
-        for (data,) in system.superuser.execute(
-            "select ciphertext from oml.body where artifact_id = %s", (artifact,)
-        )
-        for at in (0, 1000 % len(data), len(data) - CHUNK)
-    ]
+    ciphertexts = ciphertexts_of(system, artifact)
     published(system)
 
     # What searches finds, where it is to be found.
@@ -185,3 +211,103 @@ def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
     assert outbox_max(system) == value(
         system.superuser, "select seq from oml.frontier where name = 'lake'"
     )
+
+
+# --- on an S3 server --------------------------------------------------------------------------
+
+
+def all_objects(bucket: Bucket) -> Iterator[tuple[str, bytes]]:
+    """Yield each object of the whole bucket, as it is and, if it is Parquet, value by value."""
+    client = {"allow_http": True}
+    config = {k: v for k, v in bucket.options.items() if k != "AWS_ALLOW_HTTP"}
+    name, _, _ = bucket.url.removeprefix("s3://").partition("/")
+    store = S3Store.from_url(f"s3://{name}", config=config, client_options=client)  # type: ignore[arg-type]
+    for path in [found["path"] for page in obstore.list(store) for found in page]:
+        data = bytes(obstore.get(store, path).bytes())
+        yield path, data
+        if data[:4] == b"PAR1":
+            for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+                for cell in row.values():
+                    yield path, cell if isinstance(cell, bytes) else str(cell).encode()
+
+
+def objects_with(bucket: Bucket, needle: bytes) -> set[str]:
+    """Return the paths of the bucket's objects in which these bytes are."""
+    return {path for path, data in all_objects(bucket) if contains(data, needle)}
+
+
+def serving(system: System, bucket: Bucket) -> subprocess.Popen[str]:
+    """Start omld with lake writer and publisher, on the bucket."""
+    options = json.dumps(bucket.options)
+    places = {
+        "OML_LAKE_URL": f"{bucket.url}/lake", "OML_LAKE_STORAGE_OPTIONS": options,
+        "OML_TLOG_URL": f"{bucket.url}/tlog", "OML_TLOG_STORAGE_OPTIONS": options,
+        "OML_POLL_INTERVAL_S": "0.05",
+    }  # fmt: skip
+    roles = ("--role", "lake-writer", "--role", "tlog")
+    return system.start_oml("serve", *roles, "--json", env=places)
+
+
+def ended(omld: subprocess.Popen[str]) -> bytes:
+    """End omld and return all that it wrote."""
+    omld.send_signal(signal.SIGTERM)
+    written = "".join(omld.communicate(timeout=PATIENCE_S))
+    assert omld.returncode == 0, written
+    return written.encode()
+
+
+def wait_until_published(system: System, omld: subprocess.Popen[str]) -> None:
+    """Wait until lake and logs have each event."""
+    behind = (
+        "select exists (select from oml.journal j left join oml.tlog t using (tenant_id)"
+        " where j.seq > coalesce(t.size, 0))"
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while frontier(system) < outbox_max(system) or value(system.superuser, behind):
+        assert omld.poll() is None, omld.communicate()
+        assert time.monotonic() < deadline, "it is not published"
+        time.sleep(0.05)
+
+
+def test_on_an_s3_server_no_object_and_no_line_of_omld_has_what_is_held(
+    system: System, bucket: Bucket
+) -> None:
+    office = Office(system)
+    system.superuser.execute("select oml_register_event_type('note.added')")
+    system.bind("app", "acme")
+    omld = serving(system, bucket)
+    canary, known = f"canary {uuid4()}".encode(), f"known {uuid4()}".encode()
+    parts = (canary + b" sings. " * 1000, canary + b" attached", canary * 100)
+    by_server = office.submit(*parts)
+    key = data_key(office.author)
+    by_client = call(office.author, "oml_submit_sealed", sealed(key, *parts))[1]
+    held = (by_server, by_client)
+    for artifact in held:
+        office.reviewer.execute("select count(*) from oml_review_serve(%s)", (artifact,))
+    note = "select oml_append('note.added', jsonb_build_object('n', %s::text))"
+    system.connect("app").execute(note, (known.decode(),))
+    wait_until_published(system, omld)
+    written = ended(omld)
+    ciphertexts = [chunk for artifact in held for chunk in ciphertexts_of(system, artifact)]
+    assert len(set(ciphertexts)) == 2 * len(parts) * 3
+
+    objects = list(all_objects(bucket))
+    for needle in (canary, *ciphertexts):
+        assert {path for path, data in objects if contains(data, needle)} == set()
+        assert not contains(written, needle)
+
+    # What is there is found: a held submission's digest in the lake, and what is planted anywhere.
+    place = bucket.url.removeprefix("s3://").partition("/")[2]
+    (digest,) = system.superuser.execute(
+        "select plaintext_digest from oml.artifact_version where artifact_id = %s", (by_client,)
+    ).fetchone() or (b"",)
+    for needle in (known, digest):
+        paths = objects_with(bucket, needle)
+        assert paths and all(path.startswith(f"{place}/lake/") for path in paths)
+    assert any(path.startswith(f"{place}/tlog/") for path, _ in objects)
+    for planted in (canary, ciphertexts[-1]):
+        for area in ("lake/bronze", "tlog"):
+            path = f"planted/{uuid4()}"
+            open_store(f"{bucket.url}/{area}", bucket.options).create(path, b"x" + planted)
+            assert f"{place}/{area}/{path}" in objects_with(bucket, planted)
+    assert contains(written, b"drained") and contains(written, b"published")
