@@ -7,6 +7,7 @@ language plpgsql
 stable
 set search_path = pg_catalog, pg_temp
 set enable_nestloop = off -- the planner takes each of these sets for a handful of rows
+set jit = off -- which the price that it puts on that would call for
 as $$
 #variable_conflict use_column
 begin

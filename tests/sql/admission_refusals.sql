@@ -81,7 +81,7 @@ create function pg_temp.attached(names text, types text, contents text) returns 
 $$;
 insert into refused_case
 select format('an attachment named %s', coalesce(to_json(name)::text, 'null')), pg_temp.attached(format('array[%L]::text[]', name), '''{text/plain}''', 'array[''a''::bytea]'),
-  'OM199', format('%L is no name for attachment 1', name), '%1 to 255 bytes, no slash and no control character%'
+  'OM199', format('%L is no name for attachment 1', left(name, 80)), '%1 to 255 bytes, no slash, no control or invisible character%'
 from unnest(array['', null, '.', '..', '/', 'a/b', E'a\nb', E'a\tb', E'\x7f', repeat('x', 256), repeat('ä', 128)]) name;
 insert into refused_case values
   ('two attachments of one name', pg_temp.attached('''{a,a}''', '''{text/plain,text/plain}''', 'array[''a'', ''b'']::bytea[]'),
@@ -118,7 +118,7 @@ select pg_temp.refused_to('ann', statement, sqlstate, message, hint, what || ' i
 -- A claim of the most bytes that the rest leaves.
 select is(pg_temp.outcome('ann', pg_temp.submission('operation', format('repeat(''x'', %s)', 2048 - octet_length('research/2026')))), null, 'claims of 2048 bytes together are taken');
 select is(pg_temp.outcome('ann', pg_temp.attached(format('array[%L]', name), '''{text/plain}''', 'array[''a''::bytea]')), null, format('an attachment may be named %L', name))
-from unnest(array['a', ' ', '...', '.x', 'a b.txt', repeat('x', 255), repeat('ä', 127), '..a', 'con:', E'\\']) name;
+from unnest(array['a', '...', '.x', 'a b.txt', repeat('x', 255), repeat('ä', 127), '..a', 'con:']) name;
 select is(pg_temp.outcome('ann', pg_temp.attached(
   'array(select n::text from generate_series(1, 16) n)', 'array_fill(''text/plain''::text, array[16])', 'array_fill(''a''::bytea, array[16])')), null, '16 attachments are taken');
 select is(pg_temp.outcome('ann', pg_temp.attached('''[5:5]={a}''', '''[3:3]={text/plain}''', '''[0:0]={a}''::bytea[]')), null, 'arrays may begin where they like');

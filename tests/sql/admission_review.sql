@@ -151,7 +151,6 @@ from (values
   (jsonb_build_array(pg_temp.entry(0, 'digest'))), (jsonb_build_array(pg_temp.entry(0, 'text') - 'extractor')), (jsonb_build_array(pg_temp.entry(0, 'opaque') || '{"extractor": "x"}')),
   (jsonb_build_array(pg_temp.entry(0, 'text') - 'scanner')), (jsonb_build_array(pg_temp.entry(0, 'text') - 'findings')), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"findings": {}}')),
   (jsonb_build_array(pg_temp.entry(0, 'text') || '{"more": 1}')), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"part": "0"}')),
-  (jsonb_build_array(pg_temp.entry(0, 'text', (select jsonb_agg(jsonb_build_object('kind', 'aws-key', 'line', n)) from generate_series(1, 1100) n)))),
   -- Of another type, other bytes or another basis than the part has; and more of a finding than kind and place.
   (jsonb_build_array(pg_temp.entry(0, 'opaque'))), (jsonb_build_array(pg_temp.entry(0, 'text') || '{"media_type": "image/png"}')),
   (jsonb_build_array(pg_temp.entry(0, 'text', body => 'An older note.'))), (jsonb_build_array(pg_temp.entry(0, 'text') - 'plaintext_digest')),
@@ -161,6 +160,11 @@ from (values
   (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "A note.", "line": 1}]'))), (jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "a", "line": 1, "content": "A note."}]'))),
   (jsonb_build_array(pg_temp.entry(0, 'text') || jsonb_build_object('scanner', repeat('x', 201)))), (jsonb_build_array(pg_temp.entry(0, 'text') || jsonb_build_object('extractor', repeat('x', 201))))
 ) v (report);
+select pg_temp.refused_to(
+  'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', report), 'OM223', format('a report of %s bytes', octet_length(report::text)),
+  '%at most 32768 bytes%', 'a report too long is refused'
+)
+from (select jsonb_build_array(pg_temp.entry(0, 'text', (select jsonb_agg(jsonb_build_object('kind', 'aws-key', 'line', n)) from generate_series(1, 1100) n)))) v (report);
 select pg_temp.refused_to(
   'rita', format('select oml_verdict(%L, ''approve'', report => %L)', :'artifact', jsonb_build_array(pg_temp.entry(0, 'text', '[{"kind": "aws-key", "line": 1}]'))),
   'OM222', format('the scan of %s/1 found something', :'artifact'), '%accept_findings => true%', 'what was found keeps it from being approved'
