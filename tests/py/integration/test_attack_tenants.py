@@ -152,7 +152,10 @@ def test_no_function_serves_a_login_without_the_membership_for_it(
                     got[signature.partition("(")[0]] = sqlstate
     allowed = {*HARMLESS}
     if ROLES[login].own:
-        allowed |= {"oml_use", "oml_entity", "oml_my_submissions"}
+        allowed |= {
+            *("oml_use", "oml_entity", "oml_my_submissions"),
+            *("oml_workareas", "oml_artifacts"),
+        }
     if "review" in ROLES[login].own:
         allowed |= {"oml_review_queue"}
     if "submit" in ROLES[login].own:
