@@ -76,7 +76,7 @@ def prepare(system: DevSystem, cluster: Cluster) -> None:
             "create table bare (id bigint generated always as identity primary key,"
             " payload jsonb not null)"
         )
-        superuser.execute("grant insert on bare to dev")
+        superuser.execute("grant select, insert on bare to dev")
         superuser.execute("grant select, update on bare_lock to dev")
         superuser.execute(BARE_FUNCTION)
         for number in range(CLIENTS):
