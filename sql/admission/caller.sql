@@ -1,6 +1,7 @@
 -- As whom the caller acts in which tenant, by a membership with any of these permissions; and from here on
--- the kernel sees that tenant. And the deployment's signer, for whoever encrypts or decrypts. What oml_use asked for in this transaction counts. An impersonation session
--- appends events; submissions, verdicts and releases are the principal's own.
+-- the kernel sees that tenant. And the deployment's signer, for whoever encrypts or decrypts. What oml_use asked
+-- for in this transaction counts. An impersonation session appends events; submissions, verdicts and releases are
+-- the principal's own.
 create function oml.caller(
   tenant text, permissions text[], writes boolean, out tenant_id uuid, out principal text, out auth text, out signer text
 )

@@ -50,7 +50,7 @@ begin
     bytes := array[octet_length(body)];
   else
     perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
-    if cardinality(attachments) > 16 or array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+    if cardinality(attachments) > (oml.body_limits()).attachments or array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
       perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
     end if;
     contents := array[body] || attachments;

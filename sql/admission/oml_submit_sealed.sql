@@ -52,7 +52,7 @@ begin
       hint = 'It has at most 16384 bytes, as the driver makes it.';
   end if;
   perform oml.require_claims(workarea, idempotency_key, operation, app_version, invocation_id, subject_id);
-  if cardinality(attachments) > 16 or array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
+  if cardinality(attachments) > (oml.body_limits()).attachments or array_ndims(attachments) > 1 or array_ndims(attachment_names) > 1 or array_ndims(attachment_types) > 1 then
     perform oml.refuse_attachments(cardinality(attachments), cardinality(attachment_names), cardinality(attachment_types));
   end if;
   media_types := array[media_type] || attachment_types;

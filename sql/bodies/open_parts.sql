@@ -22,8 +22,7 @@ body = core.body
 place = body.Place(tenant_id, artifact_id, version)
 try:
     provider = core.signer.provider(signer, SD['data_directory'])
-    dek = provider.unwrap(body.kek(tenant_id, kek_epoch), wrapped, body.dek_binding(tenant_id, artifact_id, dek_id))
-    body.require_dek(dek)
+    dek = body.unwrap(provider, place, kek_epoch, dek_id, wrapped)
 except core.keys.SignerError as error:
     return None, [error.sqlstate, error.message, error.hint]
 contents = []

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
-from . import cbor, keys
+from . import cbor, keys, signer
 
 DEK_BYTES = bindings.crypto_aead_xchacha20poly1305_ietf_KEYBYTES
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -114,6 +114,20 @@ def keep_out_of_core_dumps() -> None:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_DUMPABLE): {os.strerror(number)}")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def unwrap(
+    provider: signer.Signer, place: Place, epoch: int, dek_id: bytes, wrapped: bytes
+) -> bytes:
+    """Have a data key of this artifact unwrapped, and return it.
+
+    ``epoch`` is that of the tenant's key it is wrapped under, ``dek_id`` has 16 bytes. Raises
+    keys.SignerError: the signer's own, and OM099 for what is no data key.
+    """
+    binding = dek_binding(place.tenant_id, place.artifact_id, dek_id)
+    dek = provider.unwrap(kek(place.tenant_id, epoch), wrapped, binding)
+    require_dek(dek)
+    return dek
 
 
 def require_dek(dek: bytes) -> None:
