@@ -26,11 +26,13 @@ as $$
     ('submission.attach', '{part,name,media_type,bytes}', 4096, true, 'An attachment of a submission; the event has both digests of it.'),
     ('review.serve', '{parts}', 65536, true, 'The parts of a version, by their digests, were served to a reviewer.'),
     ('review.verdict', '{verb,from,to,verdict,review,findings_accepted}', 65536, true, 'A reviewer approved or rejected a version; review says for each part what that means.'),
-    ('artifact.demoted', '{verb,from,to,reason}', 4096, true, 'A released version was withdrawn.'),
-    ('artifact.reassigned', '{verb,from,to,reason,workarea_id,path}', 4096, true, 'A released version was moved to another workarea.'),
-    ('artifact.simulation-ended', '{verb,from,to,reason}', 4096, true, 'The simulation that made a version is over.')
+    ('lake.materialize-skipped', '{outbox_seq,target,tenant_id,seq,artifact_id,version,reason,attempts}', 4096, true, 'The lake writer passed over an outbox row that it could not apply.'),
+    ('lake.requeued', '{outbox_seqs,requeued_as,target,tenant_id,artifact_id,version,reason}', 65536, true, 'What the lake writer had passed over was queued again.')
   on conflict do nothing;
   insert into oml.event_type (type, required_keys, max_bytes, reserved, targets, description) values
-    ('artifact.promoted', '{verb,from,to}', 4096, true, '{bronze.events,silver.claims,silver.attachments,bodies}', 'An approved version was released: the one event that queues content for the lake and the object store.')
+    ('artifact.promoted', '{verb,from,to}', 4096, true, '{bronze.events,silver.claims,silver.attachments,bodies}', 'An approved version was released: the one event that queues content for the lake and the object store.'),
+    ('artifact.demoted', '{verb,from,to,reason}', 4096, true, '{bronze.events,silver.claims}', 'A released version was withdrawn.'),
+    ('artifact.reassigned', '{verb,from,to,reason,workarea_id,path}', 4096, true, '{bronze.events,silver.claims}', 'A released version was moved to another workarea.'),
+    ('artifact.simulation-ended', '{verb,from,to,reason}', 4096, true, '{bronze.events,silver.claims}', 'The simulation that made a version is over.')
   on conflict do nothing
 $$;

@@ -44,6 +44,8 @@ begin
       ('instance', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('accepted_loss', 'guard_rows', 'before update or delete', 'row', 'guard_append_only'),
       ('accepted_loss', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
+      ('dead_letter', 'guard_rows', 'before update or delete', 'row', 'guard_set_once(''requeued_seq'', ''requeued_at'')'),
+      ('dead_letter', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),
       ('tlog', 'guard_tlog', 'before update', 'row', 'guard_tlog'),
       ('tlog', 'guard_rows', 'before delete', 'row', 'guard_append_only'),
       ('tlog', 'guard_truncate', 'before truncate', 'statement', 'guard_append_only'),

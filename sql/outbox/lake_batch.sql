@@ -1,5 +1,6 @@
 -- The next batch with its rows, of all targets, in order: each event is looked up once. It ends as
 -- oml.lake_batch_end says. An outbox row whose event is gone comes with nulls: the writer stops at it.
+-- size is what the row costs: its envelope, and the body that goes with it.
 -- The settings keep the plan to one walk along the outbox: nothing is sorted, and payloads behind the
 -- batch's end are not unpacked.
 create function oml.lake_batch(after_seq bigint, upto bigint, max_rows int, max_bytes bigint)
@@ -9,7 +10,7 @@ returns table (
   impersonation text, operation text, app_version text, caused_by text, invocation_id text,
   entity_type text, entity_id text, subject_id text, pii_class text, synchronous_commit text,
   artifact_id text, artifact_version bigint, plaintext_digest bytea, ciphertext_digest bytea, dek_id text,
-  payload text, prev_hash bytea, hash bytea, kid bytea, bytes bigint
+  payload text, prev_hash bytea, hash bytea, kid bytea, bytes bigint, size bigint
 )
 language plpgsql
 volatile
@@ -33,21 +34,27 @@ begin
     b.impersonation, b.operation, b.app_version, b.caused_by::text, b.invocation_id,
     b.entity_type, b.entity_id, b.subject_id, b.pii_class, b.synchronous_commit,
     b.artifact_id::text, b.artifact_version, b.plaintext_digest, b.ciphertext_digest, b.dek_id::text,
-    b.payload::text, b.prev_hash, b.hash, b.kid, b.bytes::bigint
+    b.payload::text, b.prev_hash, b.hash, b.kid, octet_length(b.envelope)::bigint, b.size
   from (
-    select
-      o.seq as outbox_seq, o.target, o.tenant_id::text as tenant, j.*, octet_length(j.envelope) as bytes,
-      sum(octet_length(j.envelope)) over (order by o.seq rows between unbounded preceding and 1 preceding) as bytes_before
+    select s.*, sum(s.size) over (order by s.outbox_seq rows between unbounded preceding and 1 preceding) as size_before
     from (
-      select q.seq, q.target, q.tenant_id, q.chain_seq
-      from oml.outbox q
-      where q.seq > after_seq and q.seq <= upto
-      order by q.seq
-      limit max_rows
-    ) o
-    left join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq
+      select
+        o.seq as outbox_seq, o.target, o.tenant_id::text as tenant, j.*,
+        octet_length(j.envelope)::bigint + case when o.target = 'silver.claims' then coalesce((
+          select octet_length(x.ciphertext) from oml.body x
+          where x.tenant_id = j.tenant_id and x.artifact_id = j.artifact_id and x.version = j.artifact_version and x.part = 0
+        ), 0) else 0 end as size
+      from (
+        select q.seq, q.target, q.tenant_id, q.chain_seq
+        from oml.outbox q
+        where q.seq > after_seq and q.seq <= upto
+        order by q.seq
+        limit max_rows
+      ) o
+      left join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq
+    ) s
   ) b
-  where coalesce(b.bytes_before, 0) < max_bytes
+  where coalesce(b.size_before, 0) < max_bytes
   order by b.outbox_seq;
 end
 $$;

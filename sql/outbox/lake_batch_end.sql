@@ -12,17 +12,25 @@ begin
   return (
     select max(b.seq)
     from (
-      select o.seq, sum(octet_length(j.envelope)) over (order by o.seq) - octet_length(j.envelope) as bytes_before
+      select s.seq, sum(s.size) over (order by s.seq rows between unbounded preceding and 1 preceding) as size_before
       from (
-        select o.seq, o.tenant_id, o.chain_seq
-        from oml.outbox o
-        where o.seq > after_seq and o.seq <= upto
-        order by o.seq
-        limit max_rows
-      ) o
-      left join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq
+        select
+          o.seq,
+          octet_length(j.envelope)::bigint + case when o.target = 'silver.claims' then coalesce((
+            select octet_length(x.ciphertext) from oml.body x
+            where x.tenant_id = j.tenant_id and x.artifact_id = j.artifact_id and x.version = j.artifact_version and x.part = 0
+          ), 0) else 0 end as size
+        from (
+          select q.seq, q.target, q.tenant_id, q.chain_seq
+          from oml.outbox q
+          where q.seq > after_seq and q.seq <= upto
+          order by q.seq
+          limit max_rows
+        ) o
+        left join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq
+      ) s
     ) b
-    where coalesce(b.bytes_before, 0) < max_bytes
+    where coalesce(b.size_before, 0) < max_bytes
   );
 end
 $$;

@@ -41,7 +41,7 @@ begin
   grant usage on sequence oml.outbox_seq to oml_kernel;
 
   grant select on oml.setting, oml.journal, oml.outbox, oml.entity, oml.tlog, oml.tlog_node to oml_fleet;
-  grant select on oml.workarea, oml.workarea_member, oml.artifact_version, oml.attachment, oml.derived_from, oml.served, oml.artifact_event, oml.dek to oml_fleet;
+  grant select on oml.workarea, oml.workarea_member, oml.artifact_version, oml.attachment, oml.derived_from, oml.served, oml.artifact_event, oml.dek, oml.body to oml_fleet;
   grant select, insert on oml.tenant, oml.lake_table to oml_fleet;
   grant select, insert, update (retired_at) on oml.event_type to oml_fleet;
   grant select, insert, update (kid) on oml.chain_head to oml_fleet;
@@ -51,6 +51,8 @@ begin
   grant select, update (seq, advanced_at, fenced_seq, fenced_at) on oml.frontier to oml_fleet;
   grant select, insert, update on oml.gate, oml.instance to oml_fleet;
   grant select, insert on oml.accepted_loss to oml_fleet;
+  grant select, insert, update (requeued_seq, requeued_at) on oml.dead_letter to oml_fleet;
+  grant insert on oml.outbox to oml_fleet;
   grant insert, update (generation, size, root, checkpoint, published_at) on oml.tlog to oml_fleet;
   grant insert on oml.tlog_node to oml_fleet;
   grant usage on sequence oml.chain_no to oml_fleet;

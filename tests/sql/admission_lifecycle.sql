@@ -195,11 +195,12 @@ select results_eq(
 );
 select is_empty($$ select * from oml_fold_check('globex') $$, 'the state is what the journal says');
 
--- Promotion, and no other event, queues for more than bronze.
+-- Promotion alone queues content; what changes the state of what was released queues that.
 select set_eq(
   $$ select distinct j.type, o.target from oml.outbox o join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq where o.target <> 'bronze.events' $$,
-  $$ values ('artifact.promoted', 'silver.claims'), ('artifact.promoted', 'silver.attachments'), ('artifact.promoted', 'bodies') $$,
-  'promotion alone queues content'
+  $$ values ('artifact.promoted', 'silver.claims'), ('artifact.promoted', 'silver.attachments'), ('artifact.promoted', 'bodies'),
+       ('artifact.demoted', 'silver.claims'), ('artifact.reassigned', 'silver.claims'), ('artifact.simulation-ended', 'silver.claims') $$,
+  'promotion alone queues attachments and bodies, and a later change of state its claim'
 );
 select is_empty(
   $$ select j.seq from oml.journal j join oml.outbox o on o.tenant_id = j.tenant_id and o.chain_seq = j.seq
@@ -207,7 +208,7 @@ select is_empty(
      having array_agg(o.target order by o.seq) <> '{bronze.events,silver.claims,silver.attachments,bodies}' $$, 'once each'
 );
 select is_empty(
-  $$ select type from oml.event_type where targets <> '{bronze.events}' and type <> 'artifact.promoted' $$, 'and no other type can'
+  $$ select type from oml.event_type where targets <> '{bronze.events}' and type not in (select event_type from oml.lifecycle() where from_state in ('promoted', 'reassigned') or to_state = 'promoted') $$, 'and no other type can'
 );
 
 select * from finish();

@@ -129,7 +129,7 @@ select results_eq(
   'select type, reserved from oml.event_type order by type',
   $$ values ('artifact.demoted', true), ('artifact.promoted', true), ('artifact.reassigned', true), ('artifact.simulation-ended', true), ('database.adopted', true), ('event-type.registered', true), ('event-type.retired', true), ('impersonation.ended', true), ('impersonation.started', true),
        ('journal.loss-accepted', true), ('key.issued', true),
-       ('key.retired', true), ('key.rotated', true), ('membership.granted', true),
+       ('key.retired', true), ('key.rotated', true), ('lake.materialize-skipped', true), ('lake.requeued', true), ('membership.granted', true),
        ('membership.revoked', true), ('review.serve', true), ('review.verdict', true), ('submission.attach', true), ('submission.submit', true),
        ('tenant.created', true), ('tenant.genesis', true), ('workarea.created', true), ('workarea.joined', true), ('workarea.left', true), ('workarea.moved', true) $$,
   'the catalogue holds the deployment''s own events and no other'

@@ -24,6 +24,8 @@ reset session authorization;
 insert into oml.writer_envelope (tenant_id, artifact_id, version, envelope) values (:'globex', :'source', 1, 'x');
 insert into oml.lake_table (name, location) values ('silver.test', 'here');
 insert into oml.accepted_loss (accepted_seq, tenant_id, journal_head, outbox_after, outbox_upto) values (1, :'globex', 2, 3, 4);
+insert into oml.dead_letter (outbox_seq, tenant_id, chain_seq, target, artifact_id, artifact_version, reason, attempts, skipped_seq)
+values (1, :'globex', 2, 'bodies', gen_random_uuid(), 1, 'damaged', 1, 1);
 insert into oml.impersonation (session_id, login, by_principal, tenant_id, tenant, principal, reason, started_at, expires_at)
 values (gen_random_uuid(), 'clerk', 'clerk', :'globex', 'globex', 'ada', 'ticket 7', now(), now() + interval '1 hour');
 update oml.frontier set seq = seq + 5;
@@ -45,7 +47,7 @@ from (values
 cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
-from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog', 'workarea', 'workarea_member', 'artifact_version', 'served']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog', 'dead_letter', 'workarea', 'workarea_member', 'artifact_version', 'served']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
 insert into attempt values
   ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
   ('membership', 'TRUNCATE', 'truncate oml.membership'), ('gate', 'TRUNCATE', 'truncate oml.gate');

@@ -60,7 +60,7 @@ select set_eq(
   $$ values ('oml_append'), ('oml_append_batch'), ('oml_verify_chain'), ('oml_create_tenant'), ('oml_grant'), ('oml_revoke'), ('oml_register_event_type'),
        ('oml_genesis'), ('oml_configure'), ('oml_attach'), ('oml_use'), ('oml_impersonate'), ('oml_end_impersonation'),
        ('oml_retire_event_type'), ('oml_fold_check'), ('oml_entity'), ('oml_issue_key'), ('oml_retire_key'), ('oml_keys'), ('oml_rotate_signing_key'),
-       ('oml_fork_check'), ('oml_gate_status'), ('oml_gate_accept_loss'), ('oml_adopt'), ('oml_prove_inclusion'),
+       ('oml_fork_check'), ('oml_gate_status'), ('oml_gate_accept_loss'), ('oml_adopt'), ('oml_requeue'), ('oml_prove_inclusion'),
        ('oml_submit'), ('oml_submit_sealed'), ('oml_data_key'), ('oml_my_submissions'), ('oml_fetch'), ('oml_workareas'), ('oml_artifacts'), ('oml_attachments'), ('oml_history'), ('oml_review_queue'), ('oml_review_serve'), ('oml_verdict'), ('oml_create_workarea'), ('oml_move_workarea'), ('oml_add_member'), ('oml_remove_member'), ('oml_promote'), ('oml_demote'), ('oml_reassign'), ('oml_end_simulation') $$,
   'the public functions go into the schema named at CREATE EXTENSION'
 );

@@ -106,7 +106,7 @@ select results_eq(
 );
 select results_eq(
   format(
-    'select (to_jsonb(b) - %L) from oml.lake_batch(%s, %s, 1000, 1000000) b', 'target', :'start', :'start'::bigint + 6
+    'select to_jsonb(b) - %L - %L from oml.lake_batch(%s, %s, 1000, 1000000) b', 'target', 'size', :'start', :'start'::bigint + 6
   ),
   format('select to_jsonb(r) from oml.lake_rows(%L, %s, %s) r', 'bronze.events', :'start', :'start'::bigint + 6),
   'with every column that the rows of a range have'

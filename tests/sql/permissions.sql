@@ -46,6 +46,9 @@ insert into verb values
   ('gate_open', $$ select oml.gate_open('{}', '{}') $$, true, false, 'operate'),
   ('lake_lost', 'select * from oml.lake_lost(''{}'', ''{}'', ''{}'', ''{}'')', true, true, 'operate or audit'),
   ('lake_queued', $$ select oml.lake_queued('bronze.events', 0, 1) $$, true, true, 'operate or audit'),
+  ('lake_dead_letters', 'select * from oml.lake_dead_letters()', true, true, 'operate or audit'),
+  ('lake_claims', 'select * from oml.lake_claims(0, 1)', true, true, 'operate or audit'),
+  ('lake_attachments', 'select * from oml.lake_attachments(0, 1)', true, true, 'operate or audit'),
   ('accepted_losses', 'select * from oml.accepted_losses()', true, true, 'operate or audit'),
   ('lake_cut_limit', 'select oml.lake_cut_limit()', true, false, 'operate'),
   ('lake_cut_holders', 'select * from oml.lake_cut_holders()', true, true, 'operate or audit'),
@@ -79,7 +82,7 @@ select set_eq(
      join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
      cross join unnest(array['oml_writer', 'oml_reviewer', 'oml_operator', 'oml_auditor', 'oml_daemon']) as role_name
      where d.deptype = 'e' and has_function_privilege(role_name, p.oid, 'execute') $$,
-  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'oml_gate_accept_loss', 'tlog_sign', 'oml_prove_inclusion',
+  $$ select name from verb union all select unnest(array['oml_append', 'oml_append_batch', 'oml_entity', 'oml_use', 'oml_impersonate', 'deployment_id', 'oml_adopt', 'lake_skip', 'oml_requeue', 'oml_gate_accept_loss', 'tlog_sign', 'oml_prove_inclusion',
        'lifecycle', 'oml_submit', 'oml_submit_sealed', 'oml_data_key', 'oml_my_submissions', 'oml_fetch', 'oml_workareas', 'oml_artifacts', 'oml_attachments', 'oml_history', 'oml_review_queue', 'oml_review_serve', 'oml_verdict', 'oml_create_workarea', 'oml_move_workarea', 'oml_add_member', 'oml_remove_member', 'oml_promote', 'oml_demote', 'oml_reassign', 'oml_end_simulation']) $$,
   'these are all the functions that a group role may call'
 );

@@ -199,6 +199,13 @@ class Source(Outbox):
         query = "select oml.lake_queued(%s, %s::bigint, %s::bigint)"
         return int(self._value(query, table.name, after, upto))
 
+    def skip(self, outbox_seq: int, reason: str, attempts: int) -> None:
+        """Pass over an outbox row that cannot be applied: journalled, and a row of oml.dead_letter.
+
+        From then on no reading of the outbox returns it. A second call changes nothing.
+        """
+        self._value("select oml.lake_skip(%s::bigint, %s, %s)", outbox_seq, reason, attempts)
+
     def accepted_losses(self) -> list[AcceptedLoss]:
         """List the events that were accepted as lost."""
         return [AcceptedLoss(*row) for row in self._rows("select * from oml.accepted_losses()")]
