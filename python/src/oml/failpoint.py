@@ -15,6 +15,8 @@ LAKE = (
     "table.recorded",
     "batch.chosen",
     "table.rows-read",
+    "row.given-up",
+    "row.skipped",
     "table.checked",
     "table.committed",
     "batch.committed",
