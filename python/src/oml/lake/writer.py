@@ -440,10 +440,10 @@ class LakeWriter:
         us: so a batch has the same bounds wherever it is applied. A table that is left behind is
         moved on now and then.
         """
-        stands = self._stands[table.name]
-        needless = table is not self.tables[0] and batch.end - stands < _FAR
-        if rows.num_rows == 0 and needless:
-            self._empty_upto[table.name] = stands, batch.end
+        if table is self.tables[0]:
+            self._stands[table.name] = batch.frontier
+        elif rows.num_rows == 0 and batch.end - self._stands[table.name] < _FAR:
+            self._empty_upto[table.name] = self._stands[table.name], batch.end
             return 0
         applied = self._apply(table, batch, rows)
         self._stands[table.name] = batch.end
