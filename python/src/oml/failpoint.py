@@ -20,6 +20,7 @@ LAKE = (
     "batch.committed",
     "batch.advanced",
 )
+UPKEEP = ("upkeep.compacted", "upkeep.vacuumed")
 DEAD_LETTERS = ("row.given-up", "row.skipped")
 TLOG = (
     *CUT,
@@ -34,7 +35,7 @@ TLOG = (
     "tlog.published",
     "tlog.advanced",
 )
-FAILPOINTS = (*LAKE, *DEAD_LETTERS, *(name for name in TLOG if name not in CUT))
+FAILPOINTS = (*LAKE, *DEAD_LETTERS, *UPKEEP, *(name for name in TLOG if name not in CUT))
 
 _passes: dict[str, int] = {}
 
