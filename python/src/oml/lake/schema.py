@@ -51,6 +51,13 @@ class LakeTable:
     """A column that never changes, of days or times: files outside its values are left out of a
     merge. It is of the key, or given by it."""
 
+    def file_bytes(self, most: int) -> int:
+        """Return about how large its files are to be, where ``most`` bytes are asked for.
+
+        A merge writes each file anew that has one of its rows: files of such a table are smaller.
+        """
+        return most if self.writes == "append" else max(1, most // 8)
+
     @property
     def target(self) -> str:
         """The outbox target whose rows feed it."""

@@ -73,7 +73,7 @@ class Place:
     generation: int
     deployment_id: str
     storage_options: dict[str, str]
-    file_bytes: int | None = None
+    file_bytes: int = 100 * 1024 * 1024
     """About the size at which a file ends and the next one begins."""
     retention_hours: int = 24
     """How long a table that is made keeps files and log entries that its newest version lacks."""
@@ -138,6 +138,7 @@ class Place:
                 configuration={
                     "delta.checkpointInterval": _CHECKPOINT_EVERY,
                     "delta.dataSkippingStatsColumns": ",".join(self.table.statistics),
+                    "delta.targetFileSize": str(self.file_bytes),
                     "delta.deletedFileRetentionDuration": f"interval {self.retention_hours} hours",
                     "delta.logRetentionDuration": f"interval {self.retention_hours} hours",
                 },

@@ -87,7 +87,7 @@ class Upkeep:
 
     def _compact(self, opened: OpenTable, *, waited: bool) -> bool:
         """Compact what is small, if there is enough of it or the time has come."""
-        whole = self._settings.lake_file_bytes
+        whole = opened.place.file_bytes
         sizes = pa.table(opened.delta.get_add_actions())["size_bytes"]
         small = pc.sum(pc.less(sizes, whole // _SMALLER)).as_py() or 0
         middling = (pc.sum(pc.less(sizes, whole)).as_py() or 0) - small

@@ -274,7 +274,7 @@ class LakeWriter:
                 generation,
                 state.deployment_id,
                 self.settings.lake_storage_options,
-                self.settings.lake_file_bytes,
+                table.file_bytes(self.settings.lake_file_bytes),
                 self.settings.lake_retention_hours,
             )
             self._places[table.name] = place
