@@ -53,13 +53,13 @@ grant execute on function
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_batch(bigint, bigint, int, bigint), oml.lake_unqueued(),
   oml.lake_cut_holders(bigint[]), oml.durability(), oml.kek_faults(),
-  oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(), oml.lake_dead_letters(), oml.lake_claims(bigint, bigint), oml.lake_attachments(bigint, bigint),
+  oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(), oml.lake_dead_letters(), oml.lake_claims(bigint, bigint), oml.lake_attachments(bigint, bigint), oml.leases(),
   oml.tlog_state(), oml.tlog_heads(), oml.tlog_keys(), oml.tlog_changes(bigint, bigint), oml.tlog_entries(uuid, bigint, int),
   oml.deployment_id()
 to oml_auditor, oml_daemon;
 grant execute on function
   oml.lake_cut_limit(), oml.lake_fence(bigint),
-  oml.lake_advance(bigint), oml.lake_skip(bigint, text, int),
+  oml.lake_advance(bigint), oml.lake_skip(bigint, text, int), oml.lease_take(text, text, bigint, double precision), oml.lease_release(text, text, bigint),
   oml.lake_record_table(text, int, text),
   oml.tlog_sign(uuid, int, bigint, bytea), oml.tlog_advance(bigint),
   oml.tlog_record(uuid, int, bigint, bytea, text)
@@ -81,7 +81,7 @@ grant execute on function
 to oml_owner;
 grant execute on function oml.append_own_event(uuid, text, jsonb, text, text, uuid),
   oml.signer_public_key(text, bytea), oml.read_signer(text, bytea), oml.refuse_signing(text[]), oml.load_core(text[], text), oml.refuse_read_only(), oml.require_genesis(),
-  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
+  oml.draw_outbox_seq(), oml.guard_append_only(), oml.guard_forward(), oml.guard_term(), oml.guard_columns(), oml.guard_set_once(), oml.guard_entity(), oml.guard_tlog(),
   oml.guard_commit(), oml.require_quorum(), oml.derive(), oml.copy_settings()
 to oml_owner;
 grant usage on schema @extschema@ to oml_owner;

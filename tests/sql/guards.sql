@@ -47,7 +47,7 @@ from (values
 cross join unnest(array['UPDATE', 'DELETE', 'TRUNCATE']) o;
 insert into attempt
 select t, o, format(case o when 'DELETE' then 'delete from oml.%I' else 'truncate oml.%I cascade' end, t)
-from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog', 'dead_letter', 'workarea', 'workarea_member', 'artifact_version', 'served']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
+from unnest(array['lake_table', 'setting', 'frontier', 'chain_head', 'key', 'impersonation', 'instance', 'tlog', 'lease', 'dead_letter', 'workarea', 'workarea_member', 'artifact_version', 'served']) t cross join unnest(array['DELETE', 'TRUNCATE']) o;
 insert into attempt values
   ('entity', 'DELETE', 'delete from oml.entity'), ('entity', 'TRUNCATE', 'truncate oml.entity'),
   ('membership', 'TRUNCATE', 'truncate oml.membership'), ('gate', 'TRUNCATE', 'truncate oml.gate');

@@ -31,7 +31,7 @@ select set_eq(
     ('gate', 'oml_kernel', 'SELECT'), ('gate', 'oml_fleet', 'INSERT,SELECT,UPDATE'), ('instance', 'oml_fleet', 'INSERT,SELECT,UPDATE'),
     ('accepted_loss', 'oml_fleet', 'INSERT,SELECT'), ('tlog', 'oml_fleet', 'INSERT,SELECT'), ('tlog_node', 'oml_fleet', 'INSERT,SELECT'),
     ('workarea', 'oml_kernel', 'INSERT,SELECT'), ('workarea_member', 'oml_kernel', 'INSERT,SELECT'), ('artifact_version', 'oml_kernel', 'INSERT,SELECT'), ('attachment', 'oml_kernel', 'INSERT,SELECT'), ('derived_from', 'oml_kernel', 'INSERT,SELECT'), ('served', 'oml_kernel', 'INSERT,SELECT'), ('artifact_event', 'oml_kernel', 'INSERT,SELECT'), ('dek', 'oml_kernel', 'INSERT,SELECT'), ('body', 'oml_kernel', 'INSERT,SELECT'), ('writer_envelope', 'oml_kernel', 'INSERT,SELECT'),
-    ('workarea', 'oml_fleet', 'SELECT'), ('workarea_member', 'oml_fleet', 'SELECT'), ('artifact_version', 'oml_fleet', 'SELECT'), ('attachment', 'oml_fleet', 'SELECT'), ('derived_from', 'oml_fleet', 'SELECT'), ('served', 'oml_fleet', 'SELECT'), ('artifact_event', 'oml_fleet', 'SELECT'), ('dek', 'oml_fleet', 'SELECT'), ('body', 'oml_fleet', 'SELECT'), ('dead_letter', 'oml_fleet', 'INSERT,SELECT'), ('key', 'oml_kernel', 'SELECT'),
+    ('workarea', 'oml_fleet', 'SELECT'), ('workarea_member', 'oml_fleet', 'SELECT'), ('artifact_version', 'oml_fleet', 'SELECT'), ('attachment', 'oml_fleet', 'SELECT'), ('derived_from', 'oml_fleet', 'SELECT'), ('served', 'oml_fleet', 'SELECT'), ('artifact_event', 'oml_fleet', 'SELECT'), ('dek', 'oml_fleet', 'SELECT'), ('body', 'oml_fleet', 'SELECT'), ('dead_letter', 'oml_fleet', 'INSERT,SELECT'), ('lease', 'oml_fleet', 'SELECT'), ('key', 'oml_kernel', 'SELECT'),
     ('outbox_seq', 'oml_kernel', 'USAGE'), ('outbox_seq', 'oml_fleet', 'SELECT,UPDATE'), ('chain_no', 'oml_fleet', 'SELECT,UPDATE,USAGE') $$,
   'tables and sequences: two owners of functions have what they need, PUBLIC and the group roles have nothing'
 );
@@ -44,11 +44,13 @@ select set_eq(
     ('key.retired_seq', 'oml_fleet', 'UPDATE'), ('impersonation.ended_at', 'oml_fleet', 'UPDATE'), ('frontier.seq', 'oml_fleet', 'UPDATE'),
     ('frontier.advanced_at', 'oml_fleet', 'UPDATE'), ('frontier.fenced_seq', 'oml_fleet', 'UPDATE'),
     ('frontier.fenced_at', 'oml_fleet', 'UPDATE'), ('event_type.retired_at', 'oml_fleet', 'UPDATE'),
+    ('lease.term', 'oml_fleet', 'UPDATE'), ('lease.holder', 'oml_fleet', 'UPDATE'), ('lease.backend_pid', 'oml_fleet', 'UPDATE'),
+    ('lease.taken_at', 'oml_fleet', 'UPDATE'), ('lease.renewed_at', 'oml_fleet', 'UPDATE'), ('lease.expires_at', 'oml_fleet', 'UPDATE'),
     ('dead_letter.requeued_seq', 'oml_fleet', 'UPDATE'), ('dead_letter.requeued_at', 'oml_fleet', 'UPDATE'),
     ('tlog.generation', 'oml_fleet', 'UPDATE'), ('tlog.size', 'oml_fleet', 'UPDATE'), ('tlog.root', 'oml_fleet', 'UPDATE'),
     ('workarea.path', 'oml_kernel', 'UPDATE'), ('workarea.last_seq', 'oml_kernel', 'UPDATE'), ('workarea_member.is_member', 'oml_kernel', 'UPDATE'), ('workarea_member.last_seq', 'oml_kernel', 'UPDATE'), ('artifact_version.workarea_id', 'oml_kernel', 'UPDATE'), ('artifact_version.state', 'oml_kernel', 'UPDATE'), ('artifact_version.state_seq', 'oml_kernel', 'UPDATE'), ('artifact_version.reviewer', 'oml_kernel', 'UPDATE'), ('artifact_version.reason', 'oml_kernel', 'UPDATE'), ('served.served_seq', 'oml_kernel', 'UPDATE'),
     ('tlog.checkpoint', 'oml_fleet', 'UPDATE'), ('tlog.published_at', 'oml_fleet', 'UPDATE') $$,
-  'columns: the key of a chain, the ends of keys, types and impersonations, the frontier, what settles a dead letter, what the rows of a log move on to, and where a submission stands'
+  'columns: the key of a chain, the ends of keys, types and impersonations, the frontier, what settles a dead letter, a lease, what the rows of a log move on to, and where a submission stands'
 );
 select is_empty(
   $$ select c.relname from pg_class c, aclexplode(c.relacl) a
@@ -99,6 +101,7 @@ select set_eq(
       ('served', '{oml_kernel}', 'SELECT', %1$L, '-'), ('served', '{oml_kernel}', 'INSERT', '-', %1$L), ('served', '{oml_kernel}', 'UPDATE', %1$L, %1$L), ('served', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('artifact_event', '{oml_kernel}', 'SELECT', %1$L, '-'), ('artifact_event', '{oml_kernel}', 'INSERT', '-', %1$L), ('artifact_event', '{oml_fleet}', 'SELECT', 'true', '-'),
       ('dek', '{oml_kernel}', 'SELECT', %1$L, '-'), ('dek', '{oml_kernel}', 'INSERT', '-', %1$L), ('dek', '{oml_fleet}', 'SELECT', 'true', '-'), ('body', '{oml_fleet}', 'SELECT', 'true', '-'),
+      ('lease', '{oml_owner}', 'INSERT', '-', 'true'), ('lease', '{oml_fleet}', 'SELECT', 'true', '-'), ('lease', '{oml_fleet}', 'UPDATE', 'true', 'true'),
       ('dead_letter', '{oml_fleet}', 'SELECT', 'true', '-'), ('dead_letter', '{oml_fleet}', 'INSERT', '-', 'true'), ('dead_letter', '{oml_fleet}', 'UPDATE', 'true', 'true'), ('outbox', '{oml_fleet}', 'INSERT', '-', 'true'),
       ('body', '{oml_kernel}', 'SELECT', %1$L, '-'), ('body', '{oml_kernel}', 'INSERT', '-', %1$L),
       ('writer_envelope', '{oml_kernel}', 'SELECT', %1$L, '-'), ('writer_envelope', '{oml_kernel}', 'INSERT', '-', %1$L),
@@ -133,7 +136,7 @@ select set_eq(
     ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('kek_faults', '{oml_auditor,oml_daemon}'), ('kek_epoch', '{oml_fleet}'), ('open_parts', '{oml_fleet}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
-    ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_requeue', '{oml_operator}'), ('lake_skip', '{oml_daemon}'), ('lake_dead_letters', '{oml_auditor,oml_daemon}'), ('lake_claims', '{oml_auditor,oml_daemon}'), ('lake_attachments', '{oml_auditor,oml_daemon}'), ('oml_gate_accept_loss', '{oml_operator}'),
+    ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_requeue', '{oml_operator}'), ('lease_take', '{oml_daemon}'), ('lease_release', '{oml_daemon}'), ('leases', '{oml_auditor,oml_daemon}'), ('guard_term', '{oml_owner}'), ('lake_skip', '{oml_daemon}'), ('lake_dead_letters', '{oml_auditor,oml_daemon}'), ('lake_claims', '{oml_auditor,oml_daemon}'), ('lake_attachments', '{oml_auditor,oml_daemon}'), ('oml_gate_accept_loss', '{oml_operator}'),
     ('require_gate', '{oml_fleet}'), ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
     ('lake_lost', '{oml_auditor,oml_daemon}'), ('lake_queued', '{oml_auditor,oml_daemon}'), ('accepted_losses', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'), ('lake_batch', '{oml_auditor,oml_daemon}'),

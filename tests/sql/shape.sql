@@ -30,7 +30,7 @@ select set_eq(
   $$ select relname::text from data where relkind = 'r' $$,
   $$ values ('setting'), ('tenant'), ('chain_head'), ('membership'), ('event_type'), ('journal'), ('outbox'), ('entity'), ('frontier'), ('lake_table'), ('key'), ('impersonation'),
        ('instance'), ('gate'), ('accepted_loss'), ('tlog'), ('tlog_node'),
-       ('workarea'), ('workarea_member'), ('artifact_version'), ('attachment'), ('derived_from'), ('served'), ('artifact_event'), ('dek'), ('body'), ('writer_envelope'), ('dead_letter') $$,
+       ('workarea'), ('workarea_member'), ('artifact_version'), ('attachment'), ('derived_from'), ('served'), ('artifact_event'), ('dek'), ('body'), ('writer_envelope'), ('dead_letter'), ('lease') $$,
   'these are the tables of schema oml'
 );
 select set_eq(
@@ -133,6 +133,7 @@ select set_eq(
     ('oml.derived_from', 'guard_rows', 'oml.guard_append_only'), ('oml.derived_from', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.served', 'guard_columns', 'oml.guard_columns'), ('oml.served', 'guard_rows', 'oml.guard_append_only'), ('oml.served', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.artifact_event', 'guard_rows', 'oml.guard_append_only'), ('oml.artifact_event', 'guard_truncate', 'oml.guard_append_only'),
+    ('oml.lease', 'guard_term', 'oml.guard_term'), ('oml.lease', 'guard_rows', 'oml.guard_append_only'), ('oml.lease', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.dead_letter', 'guard_rows', 'oml.guard_set_once'), ('oml.dead_letter', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.dek', 'guard_rows', 'oml.guard_append_only'), ('oml.dek', 'guard_truncate', 'oml.guard_append_only'),
     ('oml.body', 'guard_rows', 'oml.guard_append_only'), ('oml.body', 'guard_truncate', 'oml.guard_append_only'),
@@ -191,7 +192,7 @@ select set_eq(
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_batch', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'), ('kek_faults', 'oml_fleet'),
-    ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'), ('oml_requeue', 'oml_fleet'), ('lake_skip', 'oml_fleet'), ('lake_dead_letters', 'oml_fleet'), ('lake_claims', 'oml_fleet'), ('lake_attachments', 'oml_fleet'),
+    ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'), ('oml_requeue', 'oml_fleet'), ('lease_take', 'oml_fleet'), ('lease_release', 'oml_fleet'), ('leases', 'oml_fleet'), ('lake_skip', 'oml_fleet'), ('lake_dead_letters', 'oml_fleet'), ('lake_claims', 'oml_fleet'), ('lake_attachments', 'oml_fleet'),
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),
     ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,15 +29,24 @@ _CANCEL_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Holder:
-    """A transaction that holds the cut back: its xid and its backend pid or prepared gid."""
+    """A transaction that holds the cut back: its xid and its backend pid or prepared gid.
+
+    ``login``, ``state`` and ``age_s``, the seconds since it began or was prepared, are None where
+    they are not known: another login's sessions show them to members of pg_read_all_stats alone.
+    """
 
     xid: int
     pid: int | None
     gid: str | None
+    login: str | None = None
+    state: str | None = None
+    age_s: float | None = None
 
     def __str__(self) -> str:
         who = f"prepared transaction {self.gid!r}" if self.gid else f"backend pid {self.pid}"
-        return f"{who} (xid {self.xid})"
+        since = None if self.age_s is None else f"{self.state or 'open'} for {self.age_s:.0f} s"
+        known = [self.login, since, f"xid {self.xid}"]
+        return f"{who} ({', '.join(part for part in known if part)})"
 
 
 def by_transaction(holders: Iterable[Holder]) -> list[Holder]:
@@ -120,6 +129,48 @@ class Outbox:
             for row in self._rows("select * from oml.lake_cut_holders(%s::bigint[])", wanted)
         ]
 
+    def described(self, holders: Iterable[Holder]) -> list[Holder]:
+        """Return one holder a transaction, with what this session may see of it."""
+        found = by_transaction(holders)
+        rows = self._rows(
+            "select a.pid, null, a.usename::text, a.state,"
+            " extract(epoch from clock_timestamp() - a.xact_start)::float8"
+            " from pg_stat_activity a where a.pid = any (%s)"
+            " union all select null, p.gid, p.owner::text, 'prepared',"
+            " extract(epoch from clock_timestamp() - p.prepared)::float8"
+            " from pg_prepared_xacts p where p.gid = any (%s)",
+            [h.pid for h in found if h.pid is not None],
+            [h.gid for h in found if h.gid is not None],
+        )
+        known = {(pid, gid): (login, state, age) for pid, gid, login, state, age in rows}
+        return [
+            replace(h, login=login, state=state, age_s=age)
+            for h in found
+            for login, state, age in [known.get((h.pid, h.gid), (None, None, None))]
+        ]
+
+    def take_lease(
+        self, name: str, holder: str, term: int | None, ttl_s: float
+    ) -> tuple[bool, int, str | None, float | None]:
+        """Take a lease for ``ttl_s`` seconds, or renew the one of ``term``.
+
+        Returns whether ``holder`` has it then, its term, who has it, and for how many seconds.
+        """
+        query = (
+            "select l.is_held, l.term, l.holder, l.seconds_left"
+            " from set_config('synchronous_commit', 'local', true),"
+            " oml.lease_take(%s, %s, %s::bigint, %s::float8) l"
+        )
+        return self._rows(query, name, holder, term, ttl_s)[0]  # type: ignore[return-value]
+
+    def release_lease(self, name: str, holder: str, term: int) -> None:
+        """Give a lease back."""
+        self._write_cache("oml.lease_release(%s, %s, %s::bigint)", name, holder, term)
+
+    def leases(self) -> list[dict[str, Any]]:
+        """List the leases: who holds them, since when, and for how many seconds still."""
+        return self._records("select * from oml.leases()")
+
     def fence(self, limit: int, synchronous_commit: str, timeout_s: float) -> bool:
         """Commit a row behind everything up to ``limit`` (fence, step 3).
 
@@ -195,7 +246,7 @@ def cut(source: Outbox, frontier: int, synchronous_commit: str, timeout_s: float
     while holders:
         if time.monotonic() >= deadline:
             reason = "open transactions have drawn outbox numbers"
-            return Cut(None, tuple(by_transaction(holders)), reason)
+            return Cut(None, tuple(source.described(holders)), reason)
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
         holders = source.cut_holders(h.xid for h in holders)

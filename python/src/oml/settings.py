@@ -47,6 +47,8 @@ class Settings(BaseSettings):
 
     A single larger row still goes, alone.
     """
+    lease_s: Annotated[float, Field(ge=1, le=86_400)] = 30.0
+    """Seconds a lake writer that hangs keeps others waiting."""
     lake_file_bytes: Annotated[int, Field(ge=2**20, le=2**40)] = 100 * 1024 * 1024
     """About the most bytes in one file of a lake table."""
     lake_roll_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0

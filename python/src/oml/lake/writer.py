@@ -17,9 +17,10 @@ import tenacity
 from oml import owner
 from oml.errors import GateClosedError, UsageError
 from oml.failpoint import failpoint
-from oml.fence import Cut, by_transaction, cut
-from oml.lake import silver
+from oml.fence import Cut, cut
+from oml.lake import lease, silver
 from oml.lake.ahead import Ahead, Batch
+from oml.lake.lease import Lease
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, rows_of
 from oml.lake.table import (
@@ -94,11 +95,13 @@ class LakeWriter:
         settings: Settings,
         tables: tuple[LakeTable, ...] = TABLES,
         upkeep: Upkeep | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.source = source
         self.settings = settings
         self.tables = tables
         self._upkeep = upkeep
+        self._lease = lease
         self._places: dict[str, Place] = {}
         self._gaps: set[Gap] = set()
         self._unmade: dict[str, Place] = {}
@@ -216,7 +219,11 @@ class LakeWriter:
                 table.name: None if table.name in self._unmade else self._open(table).cursor
                 for table in self.tables
             },
-            "holders": [str(holder) for holder in by_transaction(self.source.cut_holders())],
+            "holders": [str(h) for h in self.source.described(self.source.cut_holders())],
+            "lease": {
+                each["name"]: {k: each[k] for k in ("term", "holder", "seconds_left")}
+                for each in self.source.leases()
+            }.get(lease.NAME),
         }
 
     # -- tables ------------------------------------------------------------------------------
@@ -249,7 +256,10 @@ class LakeWriter:
 
         ``oml adopt`` marks the lake first and then commits to each table. So whoever loaded a table
         before that commit conflicts with it, and whoever loads it later finds the mark here.
+        A lease is renewed here too, so that however long a drain takes it is not lost.
         """
+        if self._lease is not None:
+            self._lease.keep()
         if self._lake is not None:
             with _lake_errors():
                 owner.require(*self._lake)
