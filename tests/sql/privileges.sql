@@ -133,7 +133,7 @@ select set_eq(
     ('lake_state', '{oml_auditor,oml_daemon}'), ('durability', '{oml_auditor,oml_daemon}'), ('kek_faults', '{oml_auditor,oml_daemon}'), ('kek_epoch', '{oml_fleet}'), ('open_parts', '{oml_fleet}'), ('lake_tables', '{oml_auditor,oml_daemon}'),
     ('lake_rows', '{oml_auditor,oml_daemon}'), ('lake_outbox_row', '{oml_auditor,oml_daemon}'),
     ('oml_fork_check', '{oml_operator,oml_auditor,oml_daemon}'), ('oml_gate_status', '{oml_operator,oml_auditor,oml_daemon}'),
-    ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_requeue', '{oml_operator}'), ('lake_skip', '{oml_daemon}'), ('lake_dead_letters', '{oml_auditor,oml_daemon}'), ('lake_claims', '{oml_auditor,oml_daemon}'), ('lake_attachments', '{oml_auditor,oml_daemon}'), ('oml_gate_accept_loss', '{oml_operator}'),
+    ('gate_open', '{oml_operator,oml_daemon}'), ('oml_adopt', '{oml_operator}'), ('oml_requeue', '{oml_operator}'), ('lake_skip', '{oml_daemon}'), ('lake_dead_letters', '{oml_auditor,oml_daemon}'), ('lake_claims', '{oml_auditor,oml_daemon}'), ('lake_bodies', '{oml_auditor,oml_daemon}'), ('bodies_state', '{oml_auditor,oml_daemon}'), ('lake_body', '{oml_daemon}'), ('bodies_advance', '{oml_daemon}'), ('lake_attachments', '{oml_auditor,oml_daemon}'), ('oml_gate_accept_loss', '{oml_operator}'),
     ('require_gate', '{oml_fleet}'), ('open_gate', '{oml_owner}'), ('open_gate_alone', '{oml_kernel}'),
     ('lake_lost', '{oml_auditor,oml_daemon}'), ('lake_queued', '{oml_auditor,oml_daemon}'), ('accepted_losses', '{oml_auditor,oml_daemon}'),
     ('lake_unqueued', '{oml_auditor,oml_daemon}'), ('lake_batch_end', '{oml_auditor,oml_daemon}'), ('lake_batch', '{oml_auditor,oml_daemon}'),

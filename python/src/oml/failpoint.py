@@ -33,7 +33,15 @@ TLOG = (
     "tlog.published",
     "tlog.advanced",
 )
-FAILPOINTS = (*LAKE, *(name for name in TLOG if name not in CUT))
+MOVER = (
+    "mover.read",
+    "store.metadata-written",
+    "mover.put",
+    "mover.verified",
+    "mover.moved",
+    "mover.advanced",
+)
+FAILPOINTS = (*LAKE, *(name for name in TLOG if name not in CUT), *MOVER)
 
 _passes: dict[str, int] = {}
 

@@ -21,6 +21,7 @@ def drain(
     """Bring the lake up to what is committed now. Exit 1 if open transactions held it back."""
     from oml import gate, settings
     from oml.errors import UsageError
+    from oml.lake.mover import Mover
     from oml.lake.source import Source
     from oml.lake.writer import LakeWriter
 
@@ -37,6 +38,7 @@ def drain(
             show(seq - start, limit - start)
 
         report = LakeWriter(source, configured).drain(reached).as_dict()
+        report["moved"] = Mover(source, configured).move(report["frontier"]).as_dict()
     print_json(report) if json else print_record(report)
     return EXIT_FINDINGS if report["held_back"] else 0
 
@@ -45,10 +47,12 @@ def drain(
 def status(dsn: DsnOption = None, json: JsonOption = False) -> None:
     """Tell where the lake stands: frontier, outbox, what holds the cut, each table's version."""
     from oml import settings
+    from oml.lake.mover import Mover
     from oml.lake.source import Source
     from oml.lake.writer import LakeWriter
 
     configured = settings.load()
     with Source(dsn or configured.dsn) as source:
         found = LakeWriter(source, configured).status()
+        found["bodies"] = Mover(source, configured).status()
     print_json(found) if json else print_record(found)

@@ -5,6 +5,7 @@ import threading
 from dataclasses import dataclass
 
 from oml import gate
+from oml.daemon.mover import moving
 from oml.daemon.sessions import run_sessions
 from oml.errors import DatabaseError, GateClosedError, OmlError
 from oml.lake.source import Source
@@ -33,13 +34,14 @@ class LakeWriterRole:
         Raises LakeError when a person must look, DatabaseError when the database refuses us for
         good (a missing permission, a missing extension).
         """
-        run_sessions(
-            self._session,
-            passing=_passing,
-            tell=lambda error: log.warning("%s", _away(error)),
-            pause_s=self.settings.poll_interval_s,
-            stop=self.stop,
-        )
+        with moving(self.dsn, self.settings, self.stop):
+            run_sessions(
+                self._session,
+                passing=_passing,
+                tell=lambda error: log.warning("%s", _away(error)),
+                pause_s=self.settings.poll_interval_s,
+                stop=self.stop,
+            )
 
     def _session(self) -> None:
         """Serve one connection. Only one that never worked counts as a failed attempt."""

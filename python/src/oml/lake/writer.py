@@ -17,6 +17,7 @@ from oml.errors import GateClosedError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import Cut, by_transaction, cut
 from oml.lake.ahead import Ahead
+from oml.lake.places import require_apart
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, rows_of
 from oml.lake.table import (
@@ -130,6 +131,7 @@ class LakeWriter:
         state = self.source.state()
         _require_gate(state)
         url = self._find_tables(state)
+        require_apart(self.source.stores(), self.settings)
         self._require_owner(url, state)
         self._make_tables()
         reached = self._recover(report, progress)
