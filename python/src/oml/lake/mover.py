@@ -137,8 +137,8 @@ class Mover:
         """Move the parts of one outbox row, or make it a dead letter; return their bytes."""
         if parts[0].artifact_id is None:
             raise DatabaseError(
-                "OM063",
-                f"the journal lacks the event of outbox row {parts[0].outbox_seq}",
+                "OM232",
+                f"the journal lacks the event of outbox row {parts[0].outbox_seq} for bodies",
                 "Events were removed. Run oml verify; the object mover stops until they are back.",
             )
         moved = 0
