@@ -1,7 +1,7 @@
 -- movable is how far the bodies may follow: the lake's frontier, as far as it is fenced.
 create function oml.bodies_state()
 returns table (
-  lake_url text, bodies_url text, quarantine_url text, tlog_url text, frontier bigint, movable bigint
+  lake_url text, bodies_url text, quarantine_url text, tlog_url text, frontier bigint, movable bigint, gate text
 )
 language plpgsql
 volatile
@@ -17,7 +17,8 @@ begin
     (select s.value from oml.setting s where s.name = 'quarantine_url'),
     (select s.value from oml.setting s where s.name = 'tlog_url'),
     (select f.seq from oml.frontier f where f.name = 'bodies'),
-    (select least(f.seq, f.fenced_seq) from oml.frontier f where f.name = 'lake');
+    (select least(f.seq, f.fenced_seq) from oml.frontier f where f.name = 'lake'),
+    (select g.state from oml.gate_state() g);
 end
 $$;
 comment on function oml.bodies_state()

@@ -20,7 +20,9 @@ def check(
 ) -> None:
     """Check two stores, the first by the database's settings and the second by our own."""
     urls = dict.fromkeys(NAMES) | {names[0]: one, names[1]: "file:///overruled"}
-    require_apart(Stores(**urls, frontier=0, movable=0), Settings(**{names[1]: other}, **more))
+    require_apart(
+        Stores(**urls, frontier=0, movable=0, gate="open"), Settings(**{names[1]: other}, **more)
+    )
 
 
 @pytest.mark.parametrize("names", list(permutations(NAMES, 2)))

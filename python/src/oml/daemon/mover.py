@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from oml.daemon.sessions import run_sessions
-from oml.errors import DatabaseError, OmlError
+from oml.errors import DatabaseError
 from oml.lake.bodies import BodiesSource
 from oml.lake.mover import Moved, Mover
 from oml.lake.table import LakeError
@@ -31,7 +31,7 @@ def moving(dsn: str | None, settings: Settings, stop: threading.Event) -> Iterat
             run_sessions(
                 lambda: _session(dsn, settings, stop),
                 passing=_passing,
-                tell=lambda error: log.warning("%s", _away(error)),
+                tell=_tell_away,
                 pause_s=settings.poll_interval_s,
                 stop=stop,
             )
@@ -69,7 +69,7 @@ def _session(dsn: str | None, settings: Settings, stop: threading.Event) -> None
     except (DatabaseError, LakeError) as error:
         if not (worked and _passing(error)):
             raise
-        log.warning("%s", _away(error))
+        _tell_away(error)
 
 
 def _tell(report: Moved) -> None:
@@ -82,11 +82,10 @@ def _tell(report: Moved) -> None:
 def _passing(error: BaseException) -> bool:
     if isinstance(error, LakeError):
         return error.retryable
-    closed = "OM160"  # the gate: nothing is journalled, so nothing can be passed over
-    return isinstance(error, DatabaseError) and (error.passing or error.sqlstate == closed)
+    return isinstance(error, DatabaseError) and error.passing
 
 
-def _away(error: BaseException | None) -> str:
-    what = "bodies' store away" if isinstance(error, LakeError) else "database away"
-    hint = error.hint if isinstance(error, OmlError) else None
-    return f"{what}: {error}{f' ({hint})' if hint else ''}"
+def _tell_away(error: BaseException | None) -> None:
+    """Say that the store is away; of the database the lake writer says it."""
+    if isinstance(error, LakeError):
+        log.warning("bodies' store away: %s (%s)", error, error.hint)

@@ -22,6 +22,8 @@ class Stores:
     tlog_url: str | None
     frontier: int
     movable: int
+    gate: str
+    """State of the write gate; ``open`` is the only one in which anything is moved."""
 
 
 class Part(NamedTuple):

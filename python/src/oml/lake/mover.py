@@ -80,14 +80,14 @@ class Mover:
     def move(self, upto: int | None = None, stop: Callable[[], bool] = lambda: False) -> Moved:
         """Move what outbox rows up to ``upto`` queue, as far as the lake has come; None: so far.
 
-        Without a bodies_url nothing is moved, and the frontier stays. ``stop`` is asked after each
-        outbox row. Raises UsageError when a store lies in another, LakeUnavailable when the store
-        does not answer, DatabaseError when the database refuses or has lost an event.
+        Without a bodies_url, or while the write gate is closed, the frontier stays. ``stop`` is
+        asked after each outbox row. Raises UsageError when a store lies in another,
+        LakeUnavailable when the store does not answer, DatabaseError when the database refuses or has lost an event.
         """
         stores = self.source.stores()
         report = Moved(stores.frontier, stores.frontier)
         require_apart(stores, self.settings)
-        store = self._open(stores)
+        store = self._open(stores) if stores.gate == "open" else None
         upto = stores.movable if upto is None else min(upto, stores.movable)
         while store is not None and report.frontier < upto and not stop():
             self._step(store, min(upto, report.frontier + _RANGE), report, stop)
