@@ -31,11 +31,16 @@ def feed(system: System) -> None:
           return null;
         end $$"""
     system.superuser.execute(each.encode())
+    feed_again(system)
+    assert value(system.superuser, "select count(*) from oml.outbox where target = 'bronze.copy'")
+
+
+def feed_again(system: System) -> None:
+    """Queue new events for both."""
     system.superuser.execute(
         "create trigger enqueue_copy after insert on oml.outbox referencing new table as queued"
         " for each statement execute function public.copy_event()"
     )
-    assert value(system.superuser, "select count(*) from oml.outbox where target = 'bronze.copy'")
 
 
 def stop_feeding(system: System) -> None:

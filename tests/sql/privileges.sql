@@ -151,7 +151,7 @@ select set_eq(
     ('oml_review_queue', '{oml_reviewer}'), ('oml_review_serve', '{oml_reviewer}'), ('oml_verdict', '{oml_reviewer}'),
     ('oml_create_workarea', '{oml_operator}'), ('oml_move_workarea', '{oml_operator}'), ('oml_add_member', '{oml_operator}'), ('oml_remove_member', '{oml_operator}'), ('oml_promote', '{oml_operator}'), ('oml_demote', '{oml_operator}'), ('oml_reassign', '{oml_operator}'), ('oml_end_simulation', '{oml_operator}'),
     ('read_signer', '{oml_owner}'), ('refuse_signing', '{oml_fleet,oml_owner}'), ('refuse_read_only', '{oml_fleet,oml_owner}'),
-    ('draw_outbox_seq', '{oml_fleet,oml_owner}'), ('derive', '{oml_owner}'), ('copy_settings', '{oml_owner}'),
+    ('draw_outbox_seq', '{oml_owner,oml_fleet}'), ('derive', '{oml_owner}'), ('copy_settings', '{oml_owner}'),
     ('guard_commit', '{oml_owner}'), ('require_quorum', '{oml_owner}'),
     ('guard_set_once', '{oml_owner}'), ('guard_entity', '{oml_owner}'),
     ('guard_append_only', '{oml_owner}'), ('guard_forward', '{oml_owner}')

@@ -20,6 +20,7 @@ LAKE = (
     "batch.committed",
     "batch.advanced",
 )
+DEAD_LETTERS = ("row.given-up", "row.skipped")
 TLOG = (
     *CUT,
     "tlog.checked",
@@ -41,7 +42,7 @@ MOVER = (
     "mover.moved",
     "mover.advanced",
 )
-FAILPOINTS = (*LAKE, *(name for name in TLOG if name not in CUT), *MOVER)
+FAILPOINTS = (*LAKE, *DEAD_LETTERS, *(name for name in TLOG if name not in CUT), *MOVER)
 
 _passes: dict[str, int] = {}
 

@@ -53,6 +53,13 @@ class Settings(BaseSettings):
 
     A single larger row still goes, alone.
     """
+    lake_file_bytes: Annotated[int, Field(ge=2**20, le=2**40)] = 100 * 1024 * 1024
+    """About the most bytes in one file of a lake table."""
+    lake_attempts: Annotated[int, Field(ge=1, le=100)] = 4
+    """How often a commit to the lake, or a row that looks damaged, is tried before it is given up.
+
+    In between it waits, longer each time, with jitter.
+    """
     poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 0.25
     """Seconds between two looks of the lake writer at the outbox."""
     cut_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0

@@ -1,11 +1,16 @@
-"""Every lake table, declared once: the creation, the check on opening and the docs follow it."""
+"""Every lake table, declared once: creation, the check on opening, reading and docs follow it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from oml.lake import gold
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+Writes = Literal["append", "upsert", "add"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """One Delta table. ``name`` is the outbox target that feeds it."""
+    """One Delta table."""
 
     name: str
     doc: str
@@ -29,6 +34,27 @@ class LakeTable:
     """Columns with min/max in the log; kept few, because the log outlives erased rows."""
     unique: tuple[str, ...] = ()
     """Columns whose values hardly repeat: a dictionary of them costs time and saves no room."""
+    key: tuple[str, ...] = ("outbox_seq",)
+    """What a row is known by."""
+    fed_by: str = ""
+    """The outbox target whose rows feed it; its own name if none is given."""
+    reader: str | None = None
+    """The SQL function that reads its rows for a range of the outbox; None: oml.lake_rows."""
+    derive: Callable[[pa.Table], pa.Table] | None = None
+    """What makes its rows of those of bronze.events, where it is fed by them."""
+    writes: Writes = "append"
+    """append: every row is new. upsert: rows replace those of their key. add: what is no key and
+    is counted is added to the row of that key."""
+    changes: tuple[str, ...] = ()
+    """upsert: the columns that change with a row that is not written whole. add: those added to."""
+    prune: str = ""
+    """A column that never changes, of days or times: files outside its values are left out of a
+    merge. It is of the key, or given by it."""
+
+    @property
+    def target(self) -> str:
+        """The outbox target whose rows feed it."""
+        return self.fed_by or self.name
 
     @property
     def location(self) -> str:
@@ -80,4 +106,121 @@ BRONZE_EVENTS = LakeTable(
     ),
 )
 
-TABLES: tuple[LakeTable, ...] = (BRONZE_EVENTS,)
+SILVER_CLAIMS = LakeTable(
+    name="silver.claims",
+    doc="One row a released version of an artifact: what it is, where it stands, its ciphertext.",
+    key=("tenant_id", "artifact_id", "version"),
+    reader="oml.lake_claims",
+    writes="upsert",
+    changes=("outbox_seq", "workarea_id", "state", "state_seq", "state_at"),
+    prune="submitted_at",
+    statistics=("outbox_seq", "tenant_id", "submitted_at"),
+    unique=(
+        "outbox_seq",
+        "artifact_id",
+        "plaintext_digest",
+        "ciphertext_digest",
+        "dek_id",
+        "submitted_at",
+        "promoted_at",
+        "state_at",
+        "ciphertext",
+    ),
+    columns=(
+        Column("outbox_seq", pa.int64(), "Outbox seq of the last change of the row.", False),
+        Column("tenant_id", pa.string(), "Tenant.", False),
+        Column("artifact_id", pa.string(), "Artifact.", False),
+        Column("version", pa.int64(), "Version of the artifact.", False),
+        Column("workarea_id", pa.string(), "Workarea it is released to: the stable key.", False),
+        Column("path", pa.string(), "Path of the workarea at the submission; history.", False),
+        Column("writer", pa.string(), "Login or key that submitted it.", False),
+        Column("principal", pa.string(), "Principal that submitted it.", False),
+        Column("provenance", pa.string(), "observed, derived, imported or simulated.", False),
+        Column("media_type", pa.string(), "Media type of the body.", False),
+        Column("bytes", pa.int64(), "Length of the body's plaintext in bytes.", False),
+        Column("attachments", pa.int32(), "Number of attachments.", False),
+        Column("plaintext_digest", pa.binary(), "SHA-256 of the body's plaintext.", False),
+        Column("ciphertext_digest", pa.binary(), "SHA-256 of the ciphertext.", False),
+        Column("dek_id", pa.string(), "Data key of body and attachments.", False),
+        Column("submitted_seq", pa.int64(), "Chain seq of its submission.", False),
+        Column("submitted_at", TIMESTAMP, "Time of its submission.", False),
+        Column("promoted_seq", pa.int64(), "Chain seq of its release.", False),
+        Column("promoted_at", TIMESTAMP, "Time of its release.", False),
+        Column("state", pa.string(), "State of the lifecycle.", False),
+        Column("state_seq", pa.int64(), "Chain seq of the event that brought it there.", False),
+        Column("state_at", TIMESTAMP, "Time of that event.", False),
+        Column("ciphertext", pa.binary(), "The body as stored, encrypted; null once erased."),
+    ),
+)
+
+SILVER_ATTACHMENTS = LakeTable(
+    name="silver.attachments",
+    doc="One row an attachment of a released version. Its bytes are in the store of bodies.",
+    key=("tenant_id", "artifact_id", "version", "part"),
+    reader="oml.lake_attachments",
+    writes="upsert",
+    statistics=("outbox_seq", "tenant_id"),
+    unique=("outbox_seq", "artifact_id", "plaintext_digest", "ciphertext_digest"),
+    columns=(
+        Column("outbox_seq", pa.int64(), "Outbox seq of the release.", False),
+        Column("tenant_id", pa.string(), "Tenant.", False),
+        Column("artifact_id", pa.string(), "Artifact.", False),
+        Column("version", pa.int64(), "Version of the artifact.", False),
+        Column("part", pa.int32(), "Place among the parts: 1, 2, … (0 is the body).", False),
+        Column("name", pa.string(), "File name, unique in the version.", False),
+        Column("media_type", pa.string(), "Media type.", False),
+        Column("bytes", pa.int64(), "Length of the plaintext in bytes.", False),
+        Column("plaintext_digest", pa.binary(), "SHA-256 of the plaintext.", False),
+        Column("ciphertext_digest", pa.binary(), "SHA-256 of the stored bytes.", False),
+        Column("attached_seq", pa.int64(), "Chain seq of its submission.attach.", False),
+    ),
+)
+
+GOLD_TENANT_DAILY = LakeTable(
+    name="gold.tenant_daily",
+    doc="Events and bytes by tenant, day (UTC) and event type: exactly what bronze.events sums to.",
+    key=("tenant_id", "day", "type"),
+    fed_by="bronze.events",
+    derive=gold.tenant_daily,
+    writes="add",
+    changes=("events", "bytes"),
+    prune="day",
+    statistics=("day", "tenant_id"),
+    columns=(
+        Column("tenant_id", pa.string(), "Tenant.", False),
+        Column("day", pa.date32(), "UTC day of occurred_at.", False),
+        Column("type", pa.string(), "Event type.", False),
+        Column("events", pa.int64(), "Number of events.", False),
+        Column("bytes", pa.int64(), "Bytes of their signed envelopes.", False),
+    ),
+)
+
+GOLD_LINEAGE = LakeTable(
+    name="gold.lineage",
+    doc=(
+        "Edges between events, versions (artifact/version) and attachments (artifact/version/part),"
+        " as bronze.events tells them."
+    ),
+    key=("outbox_seq", "kind", "to_node"),
+    fed_by="bronze.events",
+    derive=gold.lineage,
+    statistics=("outbox_seq", "tenant_id"),
+    unique=("outbox_seq", "from_node", "to_node"),
+    columns=(
+        Column("outbox_seq", pa.int64(), "Outbox seq of the event that tells the edge.", False),
+        Column("tenant_id", pa.string(), "Tenant.", False),
+        Column("seq", pa.int64(), "Chain seq of that event.", False),
+        Column("kind", pa.string(), "caused_by, derived_from, attachment_of, supersedes.", False),
+        Column("from_node", pa.string(), "The event, version or attachment.", False),
+        Column("to_node", pa.string(), "What it comes from, belongs to or supersedes.", False),
+    ),
+)
+
+TABLES: tuple[LakeTable, ...] = (
+    BRONZE_EVENTS,
+    SILVER_CLAIMS,
+    SILVER_ATTACHMENTS,
+    GOLD_TENANT_DAILY,
+    GOLD_LINEAGE,
+)
+"""In the order in which a batch is applied. The first one has a commit for every batch."""

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from oml.errors import DatabaseError
 from oml.lake.bodies import BodiesSource
-from oml.lake.schema import LakeTable
+from oml.lake.schema import BRONZE_EVENTS, LakeTable
 from oml.owner import Identity
 
 
@@ -195,9 +195,9 @@ class Source(BodiesSource):
         return [LostRow(*row) for row in found]
 
     def queued(self, table: LakeTable, after: int, upto: int) -> int:
-        """Count the outbox rows of ``table`` in (after, upto]."""
+        """Count the outbox rows that feed ``table`` in (after, upto]."""
         query = "select oml.lake_queued(%s, %s::bigint, %s::bigint)"
-        return int(self._value(query, table.name, after, upto))
+        return int(self._value(query, table.target, after, upto))
 
     def accepted_losses(self) -> list[AcceptedLoss]:
         """List the events that were accepted as lost."""
@@ -208,37 +208,59 @@ class Source(BodiesSource):
         return [(row[0], row[1]) for row in self._rows("select * from oml.lake_unqueued()")]
 
     def read(self, table: LakeTable, after: int, upto: int) -> pa.Table:
-        """Read the outbox rows of ``table`` in (after, upto], in order, in the table's schema.
+        """Read the events that feed ``table`` in (after, upto], in outbox order.
 
-        A row whose event is gone from the journal comes with nulls.
+        They come in the table's schema, for one that is derived in that of bronze.events. A row
+        whose event is gone from the journal comes with nulls.
         """
+        query = f"select * from oml.lake_rows('{table.target}', {int(after)}, {int(upto)})"
+        return _shaped(self._fetch(query), _events(table))
+
+    def rows(self, table: LakeTable, after: int, upto: int) -> pa.Table:
+        """Return the rows of ``table`` that (after, upto] of the outbox makes.
+
+        One that has a reader of its own comes with that reader's further columns, and with rows
+        that cannot be written. Raises DatabaseError OM063 when an outbox row's event is gone from
+        the journal.
+        """
+        if table.reader is None:
+            return _made(table, self.read(table, after, upto))
+        found = self._fetch(f"select * from {table.reader}({int(after)}, {int(upto)})")
+        _require_events(found, "artifact_id")
+        nullable = [field.with_nullable(True) for field in table.arrow_schema()]
+        have = {field.name for field in nullable}
+        return found.cast(pa.schema([*nullable, *(f for f in found.schema if f.name not in have)]))
+
+    def _fetch(self, query: str) -> pa.Table:
         reader = self.lend()
         try:
-            found = reader.fetch(
-                f"select * from oml.lake_rows('{table.name}', {int(after)}, {int(upto)})"
-            )
+            found = reader.fetch(query)
         except BaseException:
             reader.close()
             raise
         self.give_back(reader)
-        return _shaped(found, table)
-
-    def rows(self, table: LakeTable, after: int, upto: int) -> pa.Table:
-        """Read the rows to write, as ``read`` does.
-
-        Raises DatabaseError OM063 when an outbox row's event is gone from the journal.
-        """
-        return _whole(self.read(table, after, upto), table)
+        return found
 
 
 def rows_of(table: LakeTable, batch: pa.Table) -> pa.Table:
-    """Return the rows of a batch that are for ``table``, in the table's schema.
+    """Return the rows of ``table`` that a batch makes, for one without a reader of its own.
 
     Raises DatabaseError OM063 when one's event is gone from the journal.
     """
-    mine = pc.equal(batch["target"], table.name)
+    mine = pc.equal(batch["target"], table.target)
     found = batch if pc.all(mine, min_count=0).as_py() else batch.filter(mine)
-    return _whole(_shaped(found, table), table)
+    return _made(table, _shaped(found, _events(table)))
+
+
+def _events(table: LakeTable) -> LakeTable:
+    """Return the table in whose schema come the events that feed ``table``."""
+    return table if table.derive is None else BRONZE_EVENTS
+
+
+def _made(table: LakeTable, events: pa.Table) -> pa.Table:
+    _require_events(events, "event_id")
+    made = events if table.derive is None else table.derive(events)
+    return made.cast(table.arrow_schema())
 
 
 def _shaped(found: pa.Table, table: LakeTable) -> pa.Table:
@@ -246,8 +268,9 @@ def _shaped(found: pa.Table, table: LakeTable) -> pa.Table:
     return found.select(nullable.names).cast(nullable)
 
 
-def _whole(found: pa.Table, table: LakeTable) -> pa.Table:
-    gone = found.filter(pc.is_null(found["event_id"]))
+def _require_events(found: pa.Table, column: str) -> None:
+    """Insist that behind each row stands its event, which has a value in ``column``."""
+    gone = found.filter(pc.is_null(found[column]))
     if gone.num_rows:
         seqs = ", ".join(map(str, gone["outbox_seq"].to_pylist()[:5]))
         raise DatabaseError(
@@ -255,7 +278,6 @@ def _whole(found: pa.Table, table: LakeTable) -> pa.Table:
             f"the journal lacks the events of {gone.num_rows} outbox rows: {seqs}",
             "Events were removed. Run oml verify; the lake writer stops until they are back.",
         )
-    return found.cast(table.arrow_schema())
 
 
 def _silent(dsn: str | None) -> str:

@@ -7,10 +7,14 @@ fails ours. A fresh load between check and commit would take that away.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 from urllib.request import url2pathname
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import (
     ColumnProperties,
     CommitProperties,
@@ -30,6 +34,8 @@ APP_ID = "oml-lakewriter"
 _FRONTIER_ID = f"{APP_ID}/frontier"
 _END_ID = f"{APP_ID}/batch_end"
 _CHECKPOINT_EVERY = "50"
+_MOST_RANGES = 16
+_MARKS = ("is_new", "is_whole")
 _LONGEST_REASON = 400
 _PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
 
@@ -67,6 +73,8 @@ class Place:
     generation: int
     deployment_id: str
     storage_options: dict[str, str]
+    file_bytes: int | None = None
+    """About the size at which a file ends and the next one begins."""
 
     @property
     def identity(self) -> str:
@@ -239,26 +247,104 @@ class OpenTable:
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
 
+    def commit(self, rows: pa.Table, bounds: Bounds) -> None:
+        """Commit one batch through this very object. Any exception leaves the outcome unknown.
+
+        ``rows`` has the table's columns, each key once, and where rows are not all new ``is_new``
+        and ``is_whole`` as well. What replaces or changes older rows is one MERGE; all else is an
+        append, which reads nothing.
+        """
+        table = self.place.table
+        schema = table.arrow_schema()
+        marks = [name for name in _MARKS if name in rows.column_names]
+        is_new = not marks or pc.all(rows["is_new"], min_count=0).as_py()
+        if rows.num_rows == 0 or (table.writes != "add" and is_new):
+            self.append(rows.select(schema.names).cast(schema), bounds)
+            return
+        done = self._merge(rows.select([*schema.names, *marks]), bounds)
+        if not done.get("num_target_rows_updated") and not done.get("num_target_rows_inserted"):
+            # A merge without a match makes no commit. The object saw none since it was loaded.
+            self.append(schema.empty_table(), bounds)
+
     def append(self, rows: pa.Table, bounds: Bounds) -> None:
-        """Commit one batch through this very object. Any exception leaves the outcome unknown."""
+        """Commit rows beside those that are there. Any exception leaves the outcome unknown."""
         write_deltalake(
             self.delta,
             rows,
             mode="append",
             writer_properties=_properties(self.place.table),
-            commit_properties=CommitProperties(
-                app_transactions=[
-                    Transaction(APP_ID, bounds.end),
-                    Transaction(_FRONTIER_ID, bounds.frontier),
-                    Transaction(_END_ID, bounds.end),
-                ]
-            ),
+            target_file_size=self.place.file_bytes,
+            commit_properties=_transactions(bounds),
         )
+
+    def _merge(self, rows: pa.Table, bounds: Bounds) -> Mapping[str, Any]:
+        """Fold rows into those of their keys, as the table declares; what was done comes back.
+
+        Files whose statistics exclude every key are not read. For that the predicate names ranges
+        of one column: times or days are all of the rows that the log gets to see.
+        """
+        table = self.place.table
+        same = [f"t.{name} = s.{name}" for name in table.key]
+        if table.prune:
+            older = (
+                rows.filter(pc.invert(rows["is_new"])) if "is_new" in rows.column_names else rows
+            )
+            ranges = (
+                f"(t.{table.prune} >= {low} and t.{table.prune} <= {high})"
+                for low, high in _ranges(older[table.prune])
+            )
+            same.append(f"({' or '.join(ranges)})")
+        merger = self.delta.merge(
+            rows,
+            " and ".join(same),
+            source_alias="s",
+            target_alias="t",
+            writer_properties=_properties(table),
+            commit_properties=_transactions(bounds),
+        )
+        every = {name: f"s.{name}" for name in table.arrow_schema().names}
+        if table.writes == "add":
+            sums = {name: f"t.{name} + s.{name}" for name in table.changes}
+            merger = merger.when_matched_update(sums).when_not_matched_insert(every)
+        else:
+            whole = "s.is_whole"
+            merger = merger.when_matched_update(every, whole)
+            if table.changes:
+                changed = {name: every[name] for name in table.changes}
+                merger = merger.when_matched_update(changed, f"not {whole}")
+            merger = merger.when_not_matched_insert(every, whole)
+        return merger.execute()
 
     def fence(self) -> None:
         """Commit nothing, at the same bounds: so a commit through an older object conflicts."""
         assert self.bounds is not None
         self.append(self.place.table.arrow_schema().empty_table(), self.bounds)
+
+
+def _transactions(bounds: Bounds) -> CommitProperties:
+    """Return what a commit records of its batch: the cursor, and the bounds behind it."""
+    return CommitProperties(
+        app_transactions=[
+            Transaction(APP_ID, bounds.end),
+            Transaction(_FRONTIER_ID, bounds.frontier),
+            Transaction(_END_ID, bounds.end),
+        ]
+    )
+
+
+def _ranges(values: pa.ChunkedArray) -> list[tuple[str, str]]:
+    """Cover days or times with a few ranges, parted where the gaps are widest; as SQL literals."""
+    found = sorted(set(values.to_pylist()))
+    gaps = sorted(range(1, len(found)), key=lambda n: found[n] - found[n - 1])
+    parts = [
+        0,
+        *sorted(gaps[1 - _MOST_RANGES :]),
+        len(found),
+    ]
+    return [
+        (f"'{found[first].isoformat()}'", f"'{found[end - 1].isoformat()}'")
+        for first, end in pairwise(parts)
+    ]
 
 
 def _properties(table: LakeTable) -> WriterProperties:

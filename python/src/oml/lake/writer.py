@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import tenacity
 
 from oml import owner
 from oml.errors import GateClosedError, UsageError
 from oml.failpoint import failpoint
 from oml.fence import Cut, by_transaction, cut
-from oml.lake.ahead import Ahead
+from oml.lake import silver
+from oml.lake.ahead import Ahead, Batch
 from oml.lake.places import require_apart
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, rows_of
@@ -34,7 +37,11 @@ from oml.store import Store, StoreError, open_store, require_put_if_absent, requ
 
 Progress = Callable[[int, int], None]
 
-_ATTEMPTS = 3
+_FAR = 100_000
+"""A table that no batch has touched over so many outbox seqs gets a commit all the same: what lies
+between its cursor and the frontier is looked through when a writer starts."""
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 5.0
 _FORK_HINT = (
     "The database was restored to an earlier state, or the lake is another's. "
     "Nothing was written. Run oml reconcile before going on."
@@ -66,6 +73,10 @@ class Gap(NamedTuple):
     upto: int
 
 
+class _Unknown(Exception):
+    """A commit raised: whether it landed is for the next look at the table to find."""
+
+
 def _require_gate(state: State) -> None:
     if state.gate != "open":
         raise GateClosedError(
@@ -89,6 +100,9 @@ class LakeWriter:
         self._checked = False
         self._lake: tuple[Store, owner.Identity] | None = None
         self._reached: int | None = None
+        self._loaded: dict[str, OpenTable] = {}
+        self._stands: dict[str, int] = {}
+        self._empty_upto: dict[str, tuple[int, int]] = {}
 
     def drain(
         self,
@@ -149,7 +163,7 @@ class LakeWriter:
             for batch in batches:
                 failpoint("batch.chosen")
                 for table in self.tables:
-                    applied = self._apply(table, batch.bounds, rows_of(table, batch.rows))
+                    applied = self._step(table, batch.bounds, self._rows(table, batch))
                     report.rows[table.name] = report.rows.get(table.name, 0) + applied
                 failpoint("batch.committed")
                 self.source.advance(batch.bounds.end)
@@ -248,6 +262,7 @@ class LakeWriter:
                 generation,
                 state.deployment_id,
                 self.settings.lake_storage_options,
+                self.settings.lake_file_bytes,
             )
             self._places[table.name] = place
         self._unmade = {name: self._places[name] for name in self._places if name not in recorded}
@@ -282,6 +297,7 @@ class LakeWriter:
         before the database is asked, so that a rival's progress cannot look like a fork.
         """
         opened = {table.name: self._open(table) for table in self.tables}
+        self._loaded = dict(opened)
         state = self.source.state()
         self._gaps = {Gap(a.outbox_after, a.outbox_upto) for a in self.source.accepted_losses()}
         cursors = {name: table.cursor for name, table in opened.items()}
@@ -289,22 +305,35 @@ class LakeWriter:
         self._check_against_outbox(opened, state, max(state.frontier, reached))
         recorded = [b for b in (table.bounds for table in opened.values()) if b is not None]
         for table in self.tables:
-            cursor = cursors[table.name]
-            while cursor < reached:
-                progress(cursor, reached)
-                end = self._recovery_end(cursor, reached, state.frontier, recorded)
+            at = self._stands[table.name] = cursors[table.name]
+            before, upto = self._empty_upto.get(table.name, (at, at))
+            if before == at:
+                at = max(at, upto)
+            if at < reached and self._untouched(table, at, reached):
+                self._empty_upto[table.name] = self._stands[table.name], reached
+                continue
+            while at < reached:
+                progress(at, reached)
+                end = self._recovery_end(at, reached, state.frontier, recorded)
                 if end is None:
                     raise LakeError(
-                        f"{table.name} stands at {cursor}, the lake at {reached}, and the outbox "
+                        f"{table.name} stands at {at}, the lake at {reached}, and the outbox "
                         "has lost the rows between",
                         _FORK_HINT,
                     )
-                rows = self.source.rows(table, cursor, end)
-                report.recovered_rows += self._apply(table, Bounds(cursor, end), rows)
-                cursor = end
+                batch = Bounds(at, end)
+                rows = self._readable(table, batch)
+                report.recovered_rows += self._step(table, batch, rows)
+                at = end
         if reached > state.frontier:
             self.source.advance(reached)
         return reached
+
+    def _untouched(self, table: LakeTable, after: int, upto: int) -> bool:
+        """Tell whether surely nothing in (after, upto] feeds a table that need not commit it."""
+        if table is self.tables[0] or table.derive is not None or upto - after >= _FAR:
+            return False
+        return self.source.queued(table, after, upto) == 0
 
     def _recovery_end(
         self, cursor: int, reached: int, frontier: int, recorded: list[Bounds]
@@ -356,6 +385,8 @@ class LakeWriter:
                 f"it ends at {outbox_max}",
                 _FORK_HINT,
             )
+        if "event_id" not in table.place.table.arrow_schema().names:
+            return  # its rows are no events
         target, event_id, _ = held
         found = table.scan(["event_id"], f"outbox_seq = {cursor}")["event_id"].to_pylist()
         if found and (target != name or event_id not in found):
@@ -368,29 +399,74 @@ class LakeWriter:
 
     # -- apply -------------------------------------------------------------------------------
 
+    def _rows(self, table: LakeTable, batch: Batch) -> pa.Table:
+        """Return what a batch makes of a table's rows."""
+        if table.reader is None:
+            return rows_of(table, batch.rows)
+        if not pc.any(pc.equal(batch.rows["target"], table.target), min_count=0).as_py():
+            return table.arrow_schema().empty_table()
+        return self._readable(table, batch.bounds)
+
+    def _readable(self, table: LakeTable, batch: Bounds) -> pa.Table:
+        """Read a table's rows from the database; those that stay faulty become dead letters.
+
+        The event and the dead letter of such a row are committed before the batch is, which is
+        built again without it: a crash in between leaves the row passed over, and no other.
+        """
+        if table.reader is None:
+            return self.source.rows(table, batch.frontier, batch.end)
+        while True:
+            tries = tenacity.Retrying(
+                stop=tenacity.stop_after_attempt(self.settings.lake_attempts),
+                wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
+                retry=tenacity.retry_if_result(lambda found: bool(found[1])),
+                retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+            )
+            rows, faulty = tries(self._read, table, batch)
+            if not faulty:
+                return rows
+            failpoint("row.given-up")
+            for fault in faulty:
+                for seq in fault.outbox_seqs:
+                    self.source.skip(seq, fault.reason, self.settings.lake_attempts)
+                    failpoint("row.skipped")
+
+    def _read(self, table: LakeTable, batch: Bounds) -> tuple[pa.Table, list[silver.Fault]]:
+        rows = self.source.rows(table, batch.frontier, batch.end)
+        return rows, silver.faults(table, rows)
+
+    def _step(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
+        """Apply a batch to a table if it has rows for it, and return how many were applied.
+
+        The first table has a commit for each batch, and with it conflicts whoever writes beside
+        us: so a batch has the same bounds wherever it is applied. A table that is left behind is
+        moved on now and then.
+        """
+        if table is self.tables[0]:
+            self._stands[table.name] = batch.frontier
+        elif rows.num_rows == 0 and batch.end - self._stands[table.name] < _FAR:
+            self._empty_upto[table.name] = self._stands[table.name], batch.end
+            return 0
+        applied = self._apply(table, batch, rows)
+        self._stands[table.name] = batch.end
+        return applied
+
     def _apply(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
         """Apply one batch to one table and return its rows; 0 when the table had it already.
 
-        A table without rows in the batch gets an empty commit, so that its cursor moves too.
-        Raises Overtaken when the table no longer stands where the batch begins.
+        Raises Overtaken when the table no longer stands where we left it.
         """
         failpoint("table.rows-read")
-        failure: Exception | None = None
-        for _ in range(_ATTEMPTS):
-            opened = self._open(table)
-            if opened.cursor == batch.end and opened.bounds == batch:
-                return 0
-            if opened.cursor != batch.frontier:
-                raise Overtaken
-            failpoint("table.checked")
-            self._still_ours()
-            try:
-                opened.append(rows, batch)
-            except Exception as error:
-                failure = error  # Its outcome is unknown: load the table again and look.
-                continue
-            failpoint("table.committed")
-            return int(rows.num_rows)
+        tries = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self.settings.lake_attempts),
+            wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
+            retry=tenacity.retry_if_exception_type(_Unknown),
+            reraise=True,
+        )
+        try:
+            return int(tries(self._attempt, table, batch, rows))
+        except _Unknown as error:
+            failure = error.__cause__
         if self._open(table).bounds == batch:
             return 0
         raise LakeUnavailable(
@@ -401,6 +477,26 @@ class LakeWriter:
                 "Nothing is lost: the next drain tries the same batch again.",
             ),
         ) from failure
+
+    def _attempt(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
+        """Look where the table stands and commit through the same object.
+
+        It may be the one that was loaded when the drain began: a rival's commit since then fails
+        ours all the same. Raises _Unknown when the outcome is.
+        """
+        opened = self._loaded.pop(table.name, None) or self._open(table)
+        if opened.cursor == batch.end and opened.bounds == batch:
+            return 0
+        if opened.cursor != self._stands[table.name]:
+            raise Overtaken
+        failpoint("table.checked")
+        self._still_ours()
+        try:
+            opened.commit(rows, batch)
+        except Exception as error:
+            raise _Unknown from error
+        failpoint("table.committed")
+        return int(rows.num_rows)
 
 
 @contextmanager
