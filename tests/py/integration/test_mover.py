@@ -136,8 +136,13 @@ def test_it_catches_up_in_steps_once_there_is_a_place(
     monkeypatch.setattr(lake_mover, "_STEP_BYTES", 1)
     monkeypatch.setattr(lake_mover, "_RANGE", 7)
     asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(moved_to(system))
+        return len(asked) > 30
+
     with mover(system) as made:
-        stopped = made.move(stop=lambda: bool(asked.append(moved_to(system))) or len(asked) > 30)
+        stopped = made.move(stop=stop)
         report = made.move()
         assert stopped.objects + report.objects == 10
         assert made.status()["waiting"] == made.status()["behind"] == 0

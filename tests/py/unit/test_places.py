@@ -21,7 +21,7 @@ def check(
     """Check two stores, the first by the database's settings and the second by our own."""
     urls = dict.fromkeys(NAMES) | {names[0]: one, names[1]: "file:///overruled"}
     require_apart(
-        Stores(**urls, frontier=0, movable=0, gate="open"), Settings(**{names[1]: other}, **more)
+        Stores(**urls, frontier=0, movable=0, gate="open"), Settings(**{names[1]: other, **more})
     )
 
 

@@ -82,7 +82,8 @@ class Mover:
 
         Without a bodies_url, or while the write gate is closed, the frontier stays. ``stop`` is
         asked after each outbox row. Raises UsageError when a store lies in another,
-        LakeUnavailable when the store does not answer, DatabaseError when the database refuses or has lost an event.
+        LakeUnavailable when the store does not answer, DatabaseError when the database refuses or
+        has lost an event.
         """
         stores = self.source.stores()
         report = Moved(stores.frontier, stores.frontier)
