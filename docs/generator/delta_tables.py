@@ -7,6 +7,13 @@ from oml.reconcile.bronze import Difference
 from .markdown import code, members, names, page, table
 
 
+_WRITES = {
+    "append": "Each batch appends.",
+    "upsert": "What is new is appended; a batch that changes older rows is one MERGE.",
+    "add": "Each batch is one MERGE that adds to the rows of its keys.",
+}
+
+
 def build() -> str:
     """Return the page."""
     return page(
@@ -34,6 +41,8 @@ def _table(declared: LakeTable) -> str:
             f"## `{declared.name}`",
             declared.doc,
             table(("column", "type", "", "meaning"), columns),
+            f"Key: {names(declared.key)}. Fed by outbox rows for {code(declared.target)}."
+            f" {_WRITES[declared.writes]}",
             f"Location under the lake's URL: {code(declared.location)}. Not partitioned."
             f" Min and max in the Delta log: {names(declared.statistics)}.",
         )

@@ -20,6 +20,7 @@ LAKE = (
     "batch.committed",
     "batch.advanced",
 )
+UPKEEP = ("upkeep.compacted", "upkeep.vacuumed")
 DEAD_LETTERS = ("row.given-up", "row.skipped")
 TLOG = (
     *CUT,
@@ -42,7 +43,7 @@ MOVER = (
     "mover.moved",
     "mover.advanced",
 )
-FAILPOINTS = (*LAKE, *DEAD_LETTERS, *(name for name in TLOG if name not in CUT), *MOVER)
+FAILPOINTS = (*LAKE, *DEAD_LETTERS, *UPKEEP, *(name for name in TLOG if name not in CUT), *MOVER)
 
 _passes: dict[str, int] = {}
 

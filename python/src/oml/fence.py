@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+from psycopg.rows import dict_row
 
 from oml.driver.commit import doubts
 from oml.driver.connection import connect
@@ -76,6 +77,13 @@ class Outbox:
     def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         try:
             return self.connection.execute(query, parameters).fetchall()
+        except psycopg.Error as error:
+            raise from_postgres(error) from None
+
+    def _records(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        try:
+            with self.connection.cursor(row_factory=dict_row) as cursor:
+                return cursor.execute(query, parameters).fetchall()
         except psycopg.Error as error:
             raise from_postgres(error) from None
 

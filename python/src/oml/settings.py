@@ -55,6 +55,10 @@ class Settings(BaseSettings):
     """
     lake_file_bytes: Annotated[int, Field(ge=2**20, le=2**40)] = 100 * 1024 * 1024
     """About the most bytes in one file of a lake table."""
+    lake_roll_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    """Seconds after which small files of a lake table are put together, though they are few."""
+    lake_retention_hours: Annotated[int, Field(ge=1, le=8_760)] = 24
+    """How long a reader may go on reading a version of a lake table that is not the newest one."""
     lake_attempts: Annotated[int, Field(ge=1, le=100)] = 4
     """How often a commit to the lake, or a row that looks damaged, is tried before it is given up.
 

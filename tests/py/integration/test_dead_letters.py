@@ -1,6 +1,8 @@
 """Rows of silver that cannot be written are passed over, journalled, and queued again on demand."""
 
+import json
 import signal
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -12,7 +14,7 @@ from oml.lake.schema import SILVER_ATTACHMENTS, SILVER_CLAIMS
 from submissions import Office
 from systems import System
 
-FAST = {"lake_attempts": 2}
+FAST: dict[str, Any] = {"lake_attempts": 2}
 DAMAGED = "the SHA-256 of its stored body is not the one that was signed"
 
 
@@ -229,3 +231,31 @@ def test_an_event_of_bronze_is_never_passed_over(office: Office) -> None:
         superuser.execute("select oml.lake_skip(%s, 'x', 1)", (some,))
     with pytest.raises(psycopg.Error, match="no dead letter"):
         superuser.execute("select oml_requeue(%s, 'x')", (some,))
+
+
+def test_the_command_line_lists_dead_letters_and_queues_them_again(office: Office) -> None:
+    system = office.system
+    artifacts = [office.submit(name) for name in (b"one", b"two")]
+    ciphertexts = []
+    for artifact in artifacts:
+        office.promote(artifact)
+        ciphertexts.append(damage(system, artifact))
+    drain(system, **FAST)
+    listed = system.oml("lake", "dead-letters", "--json")
+    assert listed.returncode == 1, listed.stderr
+    found = json.loads(listed.stdout)["dead_letters"]
+    assert [(d["target"], d["artifact_id"], d["reason"], d["requeued_as"]) for d in found] == [
+        ("silver.claims", str(artifact), DAMAGED, None) for artifact in artifacts
+    ]
+    assert system.oml("lake", "requeue", "--reason", "mended").returncode == 2
+    for artifact, ciphertext in zip(artifacts, ciphertexts, strict=True):
+        mend(system, artifact, ciphertext)
+    first = str(found[0]["outbox_seq"])
+    one = system.oml("lake", "requeue", first, "--reason", "mended", "--json")
+    assert one.returncode == 0, one.stderr
+    assert system.oml("lake", "requeue", "--all", "--reason", "mended").returncode == 0
+    listed = system.oml("lake", "dead-letters", "--all", "--json")
+    assert listed.returncode == 0
+    assert all(d["requeued_as"] for d in json.loads(listed.stdout)["dead_letters"])
+    expect_all(system)
+    assert set(states(system)) == set(map(str, artifacts))

@@ -165,3 +165,11 @@ def test_a_table_is_left_alone_by_batches_that_have_nothing_for_it(office: Offic
 
 def commits(system: System, table: LakeTable) -> int:
     return int(delta(system, table).version())
+
+
+def test_bodies_count_for_the_size_of_a_batch(office: Office) -> None:
+    for number in range(6):
+        office.promote(office.submit(bytes([65 + number]) * 200_000))
+    report = drain(office.system, batch_bytes=500_000)
+    assert report.batches >= 6, "half of the bytes are what is read ahead"
+    expect_all(office.system)

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import typer
 
-from oml.cli.output import DsnOption, JsonOption, print_json, print_record, progress
+from oml.cli.output import DsnOption, JsonOption, print_json, print_record, print_rows, progress
 from oml.errors import EXIT_FINDINGS
 
 app = typer.Typer(no_args_is_help=True, help="The derived Delta tables.")
+
+_LETTER = ("outbox_seq", "target", "tenant", "artifact_id", "version", "reason", "skipped_at")
+_COLUMN = ("table", "column", "type", "nullable")
 
 
 @app.command()
@@ -23,6 +26,7 @@ def drain(
     from oml.errors import UsageError
     from oml.lake.mover import Mover
     from oml.lake.source import Source
+    from oml.lake.upkeep import Upkeep
     from oml.lake.writer import LakeWriter
 
     if not once:
@@ -37,7 +41,7 @@ def drain(
             start = seq if start is None else min(start, seq)
             show(seq - start, limit - start)
 
-        report = LakeWriter(source, configured).drain(reached).as_dict()
+        report = LakeWriter(source, configured, upkeep=Upkeep(configured)).drain(reached).as_dict()
         report["moved"] = Mover(source, configured).move(report["frontier"]).as_dict()
     print_json(report) if json else print_record(report)
     return EXIT_FINDINGS if report["held_back"] else 0
@@ -56,3 +60,81 @@ def status(dsn: DsnOption = None, json: JsonOption = False) -> None:
         found = LakeWriter(source, configured).status()
         found["bodies"] = Mover(source, configured).status()
     print_json(found) if json else print_record(found)
+
+
+@app.command("dead-letters")
+def dead_letters(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those too that were queued again.")
+    ] = False,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List what the lake writer passed over and nobody has queued again. Exit 1 if there is any."""
+    from oml import settings
+    from oml.lake.source import Source
+
+    with Source(dsn or settings.load().dsn) as source:
+        found = [d for d in source.dead_letters() if everything or d["requeued_as"] is None]
+    print_json({"dead_letters": found}) if json else print_rows(_LETTER, found)
+    return EXIT_FINDINGS if any(d["requeued_as"] is None for d in found) else 0
+
+
+@app.command()
+def requeue(
+    reason: Annotated[str, typer.Option(help="Why, for the journal: what was mended.")],
+    outbox_seqs: Annotated[
+        list[int] | None, typer.Argument(help="Outbox seqs of dead letters.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are open.")] = False,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Queue dead letters again, journalled. What is still damaged is passed over again."""
+    from oml import settings
+    from oml.errors import UsageError
+    from oml.lake.source import Source
+
+    if bool(outbox_seqs) == everything:
+        raise UsageError("name outbox seqs, or --all", "oml lake dead-letters lists what there is.")
+    with Source(dsn or settings.load().dsn) as source:
+        wanted = outbox_seqs or [
+            d["outbox_seq"] for d in source.dead_letters() if d["requeued_as"] is None
+        ]
+        done = [{"outbox_seq": seq, "requeued_as": source.requeue(seq, reason)} for seq in wanted]
+    print_json({"requeued": done}) if json else print_rows(("outbox_seq", "requeued_as"), done)
+
+
+@app.command()
+def schema(
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the database and the lake's tables.")
+    ] = False,
+    dsn: DsnOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Print the columns of the lake's tables, or check that they are whole. Exit 1 if they drifted.
+
+    A column of the journal must be one of bronze.events or be known to stay out; what the writer
+    reads must have the declared columns and types; and so must each table that was made.
+    """
+    from oml import settings
+    from oml.lake.schema import TABLES
+
+    if not check:
+        columns = [
+            {"table": t.name, "column": c.name, "type": str(c.type), "nullable": c.nullable}
+            for t in TABLES
+            for c in t.columns
+        ]
+        print_json({"columns": columns}) if json else print_rows(_COLUMN, columns)
+        return 0
+
+    from oml.lake.drift import drifts
+    from oml.lake.source import Source
+
+    configured = settings.load()
+    with Source(dsn or configured.dsn) as source:
+        found = [drift.as_dict() for drift in drifts(source, configured)]
+    print_json({"drifts": found}) if json else print_rows(("where", "column", "problem"), found)
+    return EXIT_FINDINGS if found else 0

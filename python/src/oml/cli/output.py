@@ -72,6 +72,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+    """Print these columns of records as a table."""
+    print_table(columns, [[row[name] for name in columns] for row in rows])
+
+
 @contextmanager
 def connected(dsn: str | None) -> Iterator["psycopg.Connection[TupleRow]"]:
     """Open an autocommit connection to ``dsn``, else to the configured one."""

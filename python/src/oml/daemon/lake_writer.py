@@ -10,6 +10,7 @@ from oml.daemon.sessions import run_sessions
 from oml.errors import DatabaseError, GateClosedError, OmlError
 from oml.lake.source import Source
 from oml.lake.table import LakeError
+from oml.lake.upkeep import Upkeep
 from oml.lake.writer import LakeWriter
 from oml.settings import Settings
 
@@ -52,7 +53,7 @@ class LakeWriterRole:
             self._open_gate()
             with Source(self.dsn) as source:
                 log.info("connected")
-                writer = LakeWriter(source, self.settings)
+                writer = LakeWriter(source, self.settings, upkeep=Upkeep(self.settings))
                 while not self.stop.is_set():
                     self._drain(writer)
                     worked = True

@@ -242,7 +242,7 @@ class _Piece:
             self._reader = reader
         try:
             self.rows = reader.batch(self.after, self.upto, max_rows, max_bytes)
-            self.size = pc.sum(self.rows["bytes"]).as_py() or 0
+            self.size = pc.sum(self.rows["size"]).as_py() or 0
             # There may be rows among the numbers asked for that had no place.
             many = self.rows.num_rows >= max_rows and self.upto - self.after > max_rows
             self.full = many or self.size >= max_bytes

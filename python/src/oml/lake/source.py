@@ -199,6 +199,33 @@ class Source(BodiesSource):
         query = "select oml.lake_queued(%s, %s::bigint, %s::bigint)"
         return int(self._value(query, table.target, after, upto))
 
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """List what was passed over, and what was queued again for it, in outbox order."""
+        return self._records("select * from oml.lake_dead_letters()")
+
+    def requeue(self, outbox_seq: int, reason: str) -> int:
+        """Queue again what was passed over, journalled, and return the new outbox seq."""
+        query = "select oml_requeue(%s::bigint, %s)"
+        return int(self._value(query, outbox_seq, reason))
+
+    def columns(self, relation: str) -> list[tuple[str, str]]:
+        """List the columns (name, type) of a table of the database."""
+        query = (
+            "select attname::text, format_type(atttypid, null) from pg_attribute"
+            " where attrelid = %s::regclass and attnum > 0 and not attisdropped order by attnum"
+        )
+        return [(row[0], row[1]) for row in self._rows(query, relation)]
+
+    def returned(self, function: str) -> list[tuple[str, str]]:
+        """List the columns (name, type) of the rows that a function returns."""
+        query = (
+            "select n.name, format_type(n.kind, null) from pg_proc p"
+            " cross join unnest(p.proargnames, p.proallargtypes, p.proargmodes)"
+            " with ordinality n (name, kind, mode, nth)"
+            " where p.oid = %s::regproc and n.mode = 't' order by n.nth"
+        )
+        return [(row[0], row[1]) for row in self._rows(query, function)]
+
     def accepted_losses(self) -> list[AcceptedLoss]:
         """List the events that were accepted as lost."""
         return [AcceptedLoss(*row) for row in self._rows("select * from oml.accepted_losses()")]

@@ -75,6 +75,8 @@ class Place:
     storage_options: dict[str, str]
     file_bytes: int | None = None
     """About the size at which a file ends and the next one begins."""
+    retention_hours: int = 24
+    """How long a table that is made keeps files and log entries that its newest version lacks."""
 
     @property
     def identity(self) -> str:
@@ -136,6 +138,8 @@ class Place:
                 configuration={
                     "delta.checkpointInterval": _CHECKPOINT_EVERY,
                     "delta.dataSkippingStatsColumns": ",".join(self.table.statistics),
+                    "delta.deletedFileRetentionDuration": f"interval {self.retention_hours} hours",
+                    "delta.logRetentionDuration": f"interval {self.retention_hours} hours",
                 },
                 storage_options=self.storage_options,
                 commit_properties=CommitProperties(max_commit_retries=0),
@@ -272,7 +276,7 @@ class OpenTable:
             self.delta,
             rows,
             mode="append",
-            writer_properties=_properties(self.place.table),
+            writer_properties=writer_properties(self.place.table),
             target_file_size=self.place.file_bytes,
             commit_properties=_transactions(bounds),
         )
@@ -299,7 +303,7 @@ class OpenTable:
             " and ".join(same),
             source_alias="s",
             target_alias="t",
-            writer_properties=_properties(table),
+            writer_properties=writer_properties(table),
             commit_properties=_transactions(bounds),
         )
         every = {name: f"s.{name}" for name in table.arrow_schema().names}
@@ -347,7 +351,7 @@ def _ranges(values: pa.ChunkedArray) -> list[tuple[str, str]]:
     ]
 
 
-def _properties(table: LakeTable) -> WriterProperties:
+def writer_properties(table: LakeTable) -> WriterProperties:
     """Return how files are written: what a reader cannot use takes a third of the time."""
     return WriterProperties(
         compression="ZSTD",

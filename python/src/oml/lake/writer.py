@@ -32,6 +32,7 @@ from oml.lake.table import (
     Place,
     hint_for,
 )
+from oml.lake.upkeep import Upkeep
 from oml.settings import Settings
 from oml.store import Store, StoreError, open_store, require_put_if_absent, require_url
 
@@ -89,11 +90,16 @@ class LakeWriter:
     """Drains the outbox into the lake. One object serves one thread; rivals may run beside it."""
 
     def __init__(
-        self, source: Source, settings: Settings, tables: tuple[LakeTable, ...] = TABLES
+        self,
+        source: Source,
+        settings: Settings,
+        tables: tuple[LakeTable, ...] = TABLES,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.source = source
         self.settings = settings
         self.tables = tables
+        self._upkeep = upkeep
         self._places: dict[str, Place] = {}
         self._gaps: set[Gap] = set()
         self._unmade: dict[str, Place] = {}
@@ -168,11 +174,19 @@ class LakeWriter:
                 failpoint("batch.committed")
                 self.source.advance(batch.bounds.end)
                 failpoint("batch.advanced")
+                self._keep_up()
                 self._reached = report.frontier = batch.bounds.end
                 report.batches += 1
                 progress(batch.bounds.end, made.limit)
                 if stop():
                     return
+
+    def _keep_up(self) -> None:
+        """Between two batches, see to the tables that are due, if it is ours to."""
+        for table in self.tables if self._upkeep is not None else ():
+            assert self._upkeep is not None
+            if self._upkeep.due(table.name):
+                self._upkeep.run(self._open(table))
 
     @property
     def _batch_bytes(self) -> int:
@@ -263,6 +277,7 @@ class LakeWriter:
                 state.deployment_id,
                 self.settings.lake_storage_options,
                 self.settings.lake_file_bytes,
+                self.settings.lake_retention_hours,
             )
             self._places[table.name] = place
         self._unmade = {name: self._places[name] for name in self._places if name not in recorded}
@@ -448,6 +463,8 @@ class LakeWriter:
             self._empty_upto[table.name] = self._stands[table.name], batch.end
             return 0
         applied = self._apply(table, batch, rows)
+        if self._upkeep is not None:
+            self._upkeep.committed(table.name)
         self._stands[table.name] = batch.end
         return applied
 
