@@ -1,8 +1,9 @@
 """A batch of 1,000 rows of silver.claims with 100 retracts, against the same as a plain append.
 
 Each way has a table of its own, alike at the beginning: 1,000,000 versions with a ciphertext of
-512 bytes each, written in batches of 1,000 and compacted as the upkeep does. A: 900 new versions and 100 changes of state, as one MERGE; B:
-1,000 new versions, as one append. Both through OpenTable.commit.
+512 bytes each, written in batches of 1,000 and compacted as the upkeep does. A: 900 new versions
+and 100 changes of state, as one MERGE; B: 1,000 new versions, as one append. Both through
+OpenTable.commit.
 
 ``merge_vs_append``: the retracts are among the newest 1 % of the versions: what is withdrawn was
 released not long ago, and files of other times are left out by their statistics.

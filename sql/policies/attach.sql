@@ -26,6 +26,6 @@ begin
   perform oml.attach_policies();
   perform oml.attach_guards();
   insert into oml.lease (name) values ('lake') on conflict do nothing;
-  insert into oml.frontier (name) values ('tlog') on conflict do nothing;
+  insert into oml.frontier (name) values ('tlog'), ('bodies') on conflict do nothing;
 end
 $$;

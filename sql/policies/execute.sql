@@ -53,13 +53,13 @@ grant execute on function
   oml.lake_state(), oml.lake_tables(), oml.lake_rows(text, bigint, bigint),
   oml.lake_outbox_row(bigint), oml.lake_batch_end(bigint, bigint, int, bigint), oml.lake_batch(bigint, bigint, int, bigint), oml.lake_unqueued(),
   oml.lake_cut_holders(bigint[]), oml.durability(), oml.kek_faults(),
-  oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(), oml.lake_dead_letters(), oml.lake_claims(bigint, bigint), oml.lake_attachments(bigint, bigint), oml.leases(),
+  oml.lake_lost(bigint[], uuid[], bigint[], bytea[]), oml.lake_queued(text, bigint, bigint), oml.accepted_losses(), oml.lake_dead_letters(), oml.lake_claims(bigint, bigint), oml.lake_attachments(bigint, bigint), oml.leases(), oml.lake_bodies(bigint, bigint, int), oml.bodies_state(),
   oml.tlog_state(), oml.tlog_heads(), oml.tlog_keys(), oml.tlog_changes(bigint, bigint), oml.tlog_entries(uuid, bigint, int),
   oml.deployment_id()
 to oml_auditor, oml_daemon;
 grant execute on function
   oml.lake_cut_limit(), oml.lake_fence(bigint),
-  oml.lake_advance(bigint), oml.lake_skip(bigint, text, int), oml.lease_take(text, text, bigint, double precision), oml.lease_release(text, text, bigint),
+  oml.lake_advance(bigint), oml.lake_skip(bigint, text, int), oml.lake_body(bigint, int), oml.bodies_advance(bigint), oml.lease_take(text, text, bigint, double precision), oml.lease_release(text, text, bigint),
   oml.lake_record_table(text, int, text),
   oml.tlog_sign(uuid, int, bigint, bytea), oml.tlog_advance(bigint),
   oml.tlog_record(uuid, int, bigint, bytea, text)

@@ -13,7 +13,7 @@ declare
     'tlog_sign', 'prove_inclusion', 'oml_prove_inclusion',
     'this_instance', 'instance_json', 'gate_state', 'fork_faults', 'refuse_forked', 'refuse_closed', 'lock_instance', 'copy_settings', 'checked_alone', 'open_gate', 'open_gate_alone',
     'oml_fork_check', 'oml_gate_status', 'gate_open', 'require_reason', 'oml_adopt', 'read_losses', 'oml_gate_accept_loss',
-    'lake_lost', 'lake_queued', 'accepted_losses', 'lake_skip', 'oml_requeue', 'lake_dead_letters', 'lake_claims', 'lake_attachments', 'lease_take', 'lease_release', 'leases'
+    'lake_lost', 'lake_queued', 'accepted_losses', 'lake_skip', 'oml_requeue', 'lake_dead_letters', 'lake_claims', 'lake_attachments', 'lease_take', 'lease_release', 'leases', 'lake_bodies', 'was_released', 'lake_body', 'bodies_state', 'bodies_advance'
   ];
   owner constant text[] := array[
     'create_tables', 'attach', 'attach_grants', 'attach_policies', 'attach_guards', 'switch_guard_commit', 'oml_attach',

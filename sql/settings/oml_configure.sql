@@ -12,21 +12,21 @@ begin
   if current_setting('transaction_read_only')::bool then
     perform oml.refuse_read_only();
   end if;
-  if name is null or name not in ('signer', 'lake_url', 'tlog_url', 'fence_synchronous_commit', 'gate_evidence', 'profile') then
+  if name is null or name not in ('signer', 'lake_url', 'bodies_url', 'quarantine_url', 'tlog_url', 'fence_synchronous_commit', 'gate_evidence', 'profile') then
     raise exception using
       errcode = 'OM022', message = format('there is no setting %L to configure', name),
-      hint = 'Settings are signer, lake_url, tlog_url, fence_synchronous_commit, gate_evidence and profile.';
+      hint = 'Settings are signer, lake_url, bodies_url, quarantine_url, tlog_url, fence_synchronous_commit, gate_evidence and profile.';
   end if;
   if value is null
     or (name = 'signer' and value !~ '^(file|unix):/')
-    or (name in ('lake_url', 'tlog_url') and value !~ '^(file:///|s3://)')
+    or (name in ('lake_url', 'bodies_url', 'quarantine_url', 'tlog_url') and value !~ '^(file:///|s3://)')
     or (name = 'gate_evidence' and value not in ('required', 'reachable'))
     or (name = 'fence_synchronous_commit' and value not in ('local', 'remote_write', 'on', 'remote_apply'))
     or (name = 'profile' and value not in ('local', 'production'))
   then
     raise exception using
       errcode = 'OM023', message = format('%L is no value for %s', value, name),
-      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. tlog_url: likewise. fence_synchronous_commit: local, remote_write, on or remote_apply. gate_evidence: required or reachable. profile: local or production.';
+      hint = 'signer: file: or unix: and an absolute path. lake_url: file:/// or s3:// and a place. bodies_url, quarantine_url and tlog_url: likewise. fence_synchronous_commit: local, remote_write, on or remote_apply. gate_evidence: required or reachable. profile: local or production.';
   end if;
   if name = 'signer' then
     perform oml.signer_public_key(value, oml.lock_provider());  -- it must hold the key in force
@@ -41,4 +41,4 @@ begin
   end if;
 end
 $$;
-comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url, tlog_url, fence_synchronous_commit, gate_evidence or profile. Superuser only.';
+comment on function @extschema@.oml_configure(text, text) is 'Change a deployment setting: signer, lake_url, bodies_url, quarantine_url, tlog_url, fence_synchronous_commit, gate_evidence or profile. Superuser only.';

@@ -123,7 +123,7 @@ select results_eq(
 );
 select results_eq(
   'select name, seq, fenced_seq, (select count(*) from oml.outbox) from oml.frontier order by name',
-  $$ values ('lake', 0::bigint, 0::bigint, 1::bigint), ('tlog', 0, 0, 1) $$, 'lake and tlog start at nothing, and the event is queued for them'
+  $$ values ('bodies', 0::bigint, 0::bigint, 1::bigint), ('lake', 0, 0, 1), ('tlog', 0, 0, 1) $$, 'bodies, lake and tlog start at nothing, and the event is queued for them'
 );
 select results_eq(
   'select type, reserved from oml.event_type order by type',

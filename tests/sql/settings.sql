@@ -1,12 +1,12 @@
 -- Settings of the deployment: few, checked, and the superuser's alone.
 begin;
 \ir shared/refused.sql
-select plan(113);
+select plan(121);
 
 -- OM022.
 select pg_temp.refused(
   format('select oml_configure(%L, %L)', name, 'file:/x'), 'OM022', format('there is no setting %L to configure', name),
-  'Settings are signer, lake_url, tlog_url, fence_synchronous_commit, gate_evidence and profile.', format('%s cannot be configured', coalesce(name, 'nothing'))
+  'Settings are signer, lake_url, bodies_url, quarantine_url, tlog_url, fence_synchronous_commit, gate_evidence and profile.', format('%s cannot be configured', coalesce(name, 'nothing'))
 )
 from unnest(array['colour', 'SIGNER', '', null, 'deployment_id', 'deployment', 'signing_kid']) as name;
 
@@ -19,7 +19,7 @@ from (values
   ('signer', null), ('signer', ''), ('signer', 'file:relative.key'), ('signer', '/etc/oml/signing.key'), ('signer', 'vault:key'),
   ('signer', 'unix:omld.sock'), ('signer', 'unix:'), ('signer', 'UNIX:/run/oml/omld.sock'), ('signer', 'vault:/transit/oml'),
   ('lake_url', null), ('lake_url', '/srv/lake'), ('lake_url', 'file://host/lake'), ('lake_url', 'http://lake'),
-  ('tlog_url', null), ('tlog_url', '/srv/tlog'), ('tlog_url', 'https://tlog'),
+  ('tlog_url', null), ('tlog_url', '/srv/tlog'), ('tlog_url', 'https://tlog'), ('bodies_url', 'https://bodies'), ('quarantine_url', '/srv/held'),
   ('fence_synchronous_commit', null), ('fence_synchronous_commit', 'off'), ('fence_synchronous_commit', 'ON'),
   ('gate_evidence', null), ('gate_evidence', 'none'), ('gate_evidence', 'Required'),
   ('profile', null), ('profile', ''), ('profile', 'Production'), ('profile', 'off')
@@ -32,7 +32,7 @@ from (values ('unix:/nowhere/omld.sock', 'OM090'), ('file:/nowhere/signing.key',
 savepoint before;
 select lives_ok(format('select oml_configure(%L, %L)', name, value), format('%s may be %s', name, value))
 from (values
-  ('signer', (select s.value from oml.setting s where s.name = 'signer')), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'), ('tlog_url', 's3://bucket/tlog'),
+  ('signer', (select s.value from oml.setting s where s.name = 'signer')), ('lake_url', 'file:///srv/lake'), ('lake_url', 's3://bucket/lake'), ('tlog_url', 's3://bucket/tlog'), ('bodies_url', 's3://bucket/bodies'), ('quarantine_url', 'file:///srv/held'),
   ('fence_synchronous_commit', 'local'), ('fence_synchronous_commit', 'remote_write'),
   ('fence_synchronous_commit', 'on'), ('fence_synchronous_commit', 'remote_apply')
 ) v (name, value);

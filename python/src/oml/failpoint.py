@@ -1,6 +1,7 @@
 """Named places where a test has the process killed, to show that no crash there loses or doubles.
 
-``OML_FAILPOINT=name`` kills at the first pass of that place, ``name:3`` at the third.
+``OML_FAILPOINT=name`` kills at the first pass of that place, ``name:3`` at the third, and
+``name:3:stop`` stops it there, until somebody sends SIGCONT.
 """
 
 import os
@@ -35,25 +36,35 @@ TLOG = (
     "tlog.published",
     "tlog.advanced",
 )
-FAILPOINTS = (*LAKE, *DEAD_LETTERS, *UPKEEP, *(name for name in TLOG if name not in CUT))
+MOVER = (
+    "mover.read",
+    "store.metadata-written",
+    "mover.put",
+    "mover.verified",
+    "mover.moved",
+    "mover.advanced",
+)
+FAILPOINTS = (*LAKE, *DEAD_LETTERS, *UPKEEP, *(name for name in TLOG if name not in CUT), *MOVER)
 
+_SIGNALS = {"": signal.SIGKILL, "stop": signal.SIGSTOP}
 _passes: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
-    """Die by SIGKILL here if OML_FAILPOINT says so; otherwise do nothing.
+    """Die by SIGKILL here if OML_FAILPOINT says so, or stop by SIGSTOP; otherwise do nothing.
 
     Raises UsageError for a place that does not exist: a crash test must not pass without a crash.
     """
     wanted = os.environ.get("OML_FAILPOINT")
     if wanted is None:
         return
-    place, _, nth = wanted.partition(":")
-    if place not in FAILPOINTS or not (nth or "1").isdecimal():
+    place, _, rest = wanted.partition(":")
+    nth, _, how = rest.partition(":")
+    if place not in FAILPOINTS or not (nth or "1").isdecimal() or how not in _SIGNALS:
         raise UsageError(
             f"OML_FAILPOINT={wanted} names no place", f"Places: {', '.join(FAILPOINTS)}."
         )
     if place == name:
         _passes[name] = _passes.get(name, 0) + 1
         if _passes[name] == int(nth or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _SIGNALS[how])

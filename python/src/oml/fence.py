@@ -161,7 +161,7 @@ class Outbox:
             " from set_config('synchronous_commit', 'local', true),"
             " oml.lease_take(%s, %s, %s::bigint, %s::float8) l"
         )
-        return self._rows(query, name, holder, term, ttl_s)[0]  # type: ignore[return-value]
+        return self._rows(query, name, holder, term, ttl_s)[0]
 
     def release_lease(self, name: str, holder: str, term: int) -> None:
         """Give a lease back."""

@@ -32,6 +32,12 @@ class Settings(BaseSettings):
     """Where the lake is, instead of where the database says."""
     lake_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
     """Options of the lake's object store, such as AWS_ENDPOINT_URL."""
+    bodies_url: str | None = None
+    """Where released ciphertext is kept as objects, instead of where the database says."""
+    bodies_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}
+    """Options of the bodies' object store, such as AWS_ENDPOINT_URL."""
+    quarantine_url: str | None = None
+    """A place kept for held bodies, which no other store may share, instead of the database's."""
     tlog_url: str | None = None
     """Where the transparency logs are, instead of where the database says."""
     tlog_storage_options: Annotated[dict[str, str], Field(repr=False)] = {}

@@ -7,6 +7,7 @@ all, and has reached the disk, or the store, when it returns.
 
 import errno
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -20,6 +21,7 @@ from urllib.parse import unquote
 from urllib.request import url2pathname
 
 from oml.errors import OmlError, UsageError
+from oml.failpoint import failpoint
 
 if TYPE_CHECKING:
     from obstore.store import S3Store as S3Client
@@ -33,6 +35,7 @@ _UNUSABLE = re.compile(r"[\\^|\[\]\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIRECTORY_MODE = 0o755
 _FILE_MODE = 0o644
+_METADATA = ".meta.json"
 _TEMPORARY = ".tmp"
 _LOCK = ".lock"
 _MOST_DIRECTORIES = 100_000
@@ -72,8 +75,16 @@ class Store(Protocol):
         """Return an object's content, None when there is none."""
         ...
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Put an object where there is none. False when one is there, whatever it holds."""
+    def create(self, path: str, data: bytes, metadata: Mapping[str, str] | None = None) -> bool:
+        """Put an object where there is none. False when one is there, whatever it holds.
+
+        Names of ``metadata`` are in lower case. They are seen with the object or before it: a put
+        that was broken off is completed by one with the same data and metadata.
+        """
+        ...
+
+    def get_with_metadata(self, path: str) -> tuple[bytes, dict[str, str]] | None:
+        """Return an object's content and the metadata it was created with, or None."""
         ...
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> bool:
@@ -173,8 +184,16 @@ class DirectoryStore:
         with self._errors(path), self._directory(above) as directory:
             return None if directory is None else self._read(directory, name, path)
 
-    def create(self, path: str, data: bytes) -> bool:
+    def get_with_metadata(self, path: str) -> tuple[bytes, dict[str, str]] | None:
+        """See Store. The metadata lie in a JSON file beside the object."""
+        found = self.get(path)
+        return None if found is None else (found, _metadata(self.get(path + _METADATA)))
+
+    def create(self, path: str, data: bytes, metadata: Mapping[str, str] | None = None) -> bool:
         """See Store."""
+        if metadata is not None:
+            self.create(path + _METADATA, json.dumps(metadata, sort_keys=True).encode())
+            failpoint("store.metadata-written")
         *above, name = _parts(path)
         with self._errors(path), self._made(above) as directory:
             created = not _is_there(directory, name)
@@ -410,9 +429,14 @@ class BucketStore:
         found = self._get("/".join(_parts(path)))
         return None if found is None else found[0]
 
-    def create(self, path: str, data: bytes) -> bool:
+    def get_with_metadata(self, path: str) -> tuple[bytes, dict[str, str]] | None:
         """See Store."""
-        return self._put(path, data, "create")
+        found = self._get("/".join(_parts(path)))
+        return None if found is None else (found[0], found[2])
+
+    def create(self, path: str, data: bytes, metadata: Mapping[str, str] | None = None) -> bool:
+        """See Store."""
+        return self._put(path, data, "create", metadata or {})
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> bool:
         """See Store."""
@@ -460,7 +484,7 @@ class BucketStore:
         paths = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         return sorted({path.rstrip("/").rpartition("/")[2] for path in paths})
 
-    def _get(self, key: str) -> tuple[bytes, str | None] | None:
+    def _get(self, key: str) -> tuple[bytes, str | None, dict[str, str]] | None:
         import obstore
 
         with self._errors(key):
@@ -468,18 +492,22 @@ class BucketStore:
                 found = obstore.get(self._client, key)
                 if found.meta["size"] > MAX_OBJECT_BYTES:
                     raise _too_large(f"{self.url}/{key}")
-                return bytes(found.bytes()), found.meta["e_tag"]
+                metadata = {k.lower(): v for k, v in found.attributes.items()}
+                metadata.pop("content-type", None)
+                return bytes(found.bytes()), found.meta["e_tag"], metadata
             except FileNotFoundError:
                 return None
 
-    def _put(self, path: str, data: bytes, mode: Any) -> bool:
+    def _put(
+        self, path: str, data: bytes, mode: Any, metadata: Mapping[str, str] | None = None
+    ) -> bool:
         import obstore
         from obstore import exceptions
 
         key = "/".join(_parts(path))
         with self._errors(path):
             try:
-                attributes = {"Content-Type": _content_type(key)}
+                attributes = {"Content-Type": _content_type(key), **(metadata or {})}
                 obstore.put(
                     self._client, key, data,
                     attributes=attributes, mode=mode, use_multipart=False,
@@ -554,6 +582,15 @@ def _plain(name: str) -> str:
 
 def _aws(name: str) -> bool:
     return name.lower().startswith("aws_")
+
+
+def _metadata(content: bytes | None) -> dict[str, str]:
+    """Return what a file of metadata holds; nothing when there is none, or another file."""
+    try:
+        found = json.loads(content or b"{}")
+    except ValueError:
+        return {}
+    return {k: str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _bounded(content: bytes, where: str) -> bytes:

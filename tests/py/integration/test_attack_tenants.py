@@ -377,6 +377,9 @@ def test_names_of_its_own_stand_before_none_of_the_catalogues(
                 f"select * from oml.chain_rows('{target.other}'::pg_catalog.uuid, 0, 9)",
                 "select * from oml.known_heads()",
                 "select oml.lake_advance(0)",
+                "select oml.bodies_advance(0)",
+                "select oml.lake_body(1, 0)",
+                "select * from oml.lake_bodies(0, 9, 9)",
             ):
                 if "oml_create_tenant" in attack and ROLES[login].provider:
                     continue

@@ -27,6 +27,7 @@ from lakes import (
     rows,
     value,
 )
+from movers import beside, due, move
 from oml.core import body
 from oml.dev.cluster import SUPERUSER
 from oml.lake.schema import TABLES
@@ -79,6 +80,7 @@ def told(system: System) -> Iterator[bytes]:
 def published(system: System) -> None:
     """Drain the lake and publish the logs."""
     drain(system)
+    assert move(system, beside(system)).dead_letters == []
     done = system.oml("tlog", "publish", "--once", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     system.superuser.execute("checkpoint")
@@ -154,10 +156,15 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
     assert "temporary file" in cluster.log_file.read_text()
     assert holding(known, cluster.data / "pg_wal")
     assert holding(known, cluster.data / "base")
+    bodies = system.lake.parent / f"{system.lake.name}-bodies"
+    other = office.submit(b"released" * 1000, b"with a file")
+    office.promote(other)
+    published(system)
+    assert all(holding(chunk, bodies) for chunk in ciphertexts_of(system, other))
 
     # The plaintext is nowhere at all.
-    places = (cluster.directory, system.lake, system.tlog)
-    assert [holding(canary, place) for place in places] == [set(), set(), set()]
+    places = (cluster.directory, system.lake, bodies, system.tlog)
+    assert [holding(canary, place) for place in places] == [set()] * 4
     assert not any(contains(text, canary) for text in told(system))
     # The ciphertext is in its table and in the write-ahead log.
     own = body_files(system)
@@ -168,11 +175,17 @@ def test_a_held_submission_is_nowhere_but_in_its_place(office: Office) -> None:
         assert all(
             path.name.partition(".")[0] in own or path.parent.name == "pg_wal" for path in found
         ), found
-        assert not holding(chunk, system.lake) and not holding(chunk, system.tlog)
+        assert not any(holding(chunk, place) for place in places[1:])
         assert not any(contains(text, chunk) for text in told(system))
     assert {path.name.partition(".")[0] for path in everywhere} & own, "it is found where it is"
     assert (
-        value(system.superuser, "select count(*) from oml.outbox where target <> 'bronze.events'")
+        value(
+            system.superuser,
+            "select count(*) from oml.outbox o join oml.journal j"
+            " on j.tenant_id = o.tenant_id and j.seq = o.chain_seq"
+            " where o.target <> 'bronze.events' and j.artifact_id <> %s",
+            other,
+        )
         == 0
     )
     # No temporary file was written for what was encrypted, served or fetched.
@@ -194,7 +207,7 @@ def test_promotion_queues_content_and_the_lake_goes_on(office: Office) -> None:
         "select array_agg(o.target order by o.seq), count(distinct o.chain_seq) from oml.outbox o"
         " where o.target <> 'bronze.events'"
     ).fetchone()
-    assert targets == (["silver.claims", "silver.attachments", "bodies"], 1)
+    assert targets == (["silver.claims", "silver.attachments", "bodies", "silver.claims"], 2)
     drain(system)
     drain(system)
     have = rows(system)
@@ -241,6 +254,7 @@ def serving(system: System, bucket: Bucket) -> subprocess.Popen[str]:
     options = json.dumps(bucket.options)
     places = {
         "OML_LAKE_URL": f"{bucket.url}/lake", "OML_LAKE_STORAGE_OPTIONS": options,
+        "OML_BODIES_URL": f"{bucket.url}/bodies", "OML_BODIES_STORAGE_OPTIONS": options,
         "OML_TLOG_URL": f"{bucket.url}/tlog", "OML_TLOG_STORAGE_OPTIONS": options,
         "OML_POLL_INTERVAL_S": "0.05",
     }  # fmt: skip
@@ -257,10 +271,11 @@ def ended(omld: subprocess.Popen[str]) -> bytes:
 
 
 def wait_until_published(system: System, omld: subprocess.Popen[str]) -> None:
-    """Wait until lake and logs have each event."""
+    """Wait until lake and logs have each event, and the bodies' store what is released."""
     behind = (
         "select exists (select from oml.journal j left join oml.tlog t using (tenant_id)"
         " where j.seq > coalesce(t.size, 0))"
+        " or (select min(seq) < max(seq) from oml.frontier where name in ('lake', 'bodies'))"
     )
     deadline = time.monotonic() + PATIENCE_S
     while frontier(system) < outbox_max(system) or value(system.superuser, behind):
@@ -286,6 +301,8 @@ def test_on_an_s3_server_no_object_and_no_line_of_omld_has_what_is_held(
         office.reviewer.execute("select count(*) from oml_review_serve(%s)", (artifact,))
     note = "select oml_append('note.added', jsonb_build_object('n', %s::text))"
     system.connect("app").execute(note, (known.decode(),))
+    open_to_all = office.submit(b"released" * 1000, b"with a file")
+    office.promote(open_to_all)
     wait_until_published(system, omld)
     written = ended(omld)
     ciphertexts = [chunk for artifact in held for chunk in ciphertexts_of(system, artifact)]
@@ -305,8 +322,12 @@ def test_on_an_s3_server_no_object_and_no_line_of_omld_has_what_is_held(
         paths = objects_with(bucket, needle)
         assert paths and all(path.startswith(f"{place}/lake/") for path in paths)
     assert any(path.startswith(f"{place}/tlog/") for path, _ in objects)
+    moved = due(system, open_to_all)
+    assert {p: d for p, d in objects if p.startswith(f"{place}/bodies/")} == {
+        f"{place}/bodies/{path}": data for path, (data, _) in moved.items()
+    }
     for planted in (canary, ciphertexts[-1]):
-        for area in ("lake/bronze", "tlog"):
+        for area in ("lake/bronze", "bodies", "tlog"):
             path = f"planted/{uuid4()}"
             open_store(f"{bucket.url}/{area}", bucket.options).create(path, b"x" + planted)
             assert f"{place}/{area}/{path}" in objects_with(bucket, planted)

@@ -52,6 +52,27 @@ def test_an_object_is_created_once(store: Store) -> None:
     assert store.get("a/b/c") == b"first"
 
 
+def test_metadata_come_with_their_object(store: Store) -> None:
+    assert store.get_with_metadata("a/b") is None
+    assert store.create("a/b", b"first", {"oml-one": "1", "oml-two": "2"}) is True
+    assert store.create("a/b", b"second", {"oml-one": "3"}) is False
+    assert store.get_with_metadata("a/b") == (b"first", {"oml-one": "1", "oml-two": "2"})
+    store.create("plain", b"x")
+    assert store.get_with_metadata("plain") == (b"x", {})
+
+
+def test_a_put_that_was_broken_off_is_completed(directory: Path) -> None:
+    store = open_store(directory.as_uri())
+    for name, leftover in (("a", "a.meta.json"), ("b", "b")):
+        store.create(name, b"data", {"oml-one": "1"})
+        left = (directory / leftover).read_bytes()
+        store.delete(name)
+        store.delete(f"{name}.meta.json")
+        (directory / leftover).write_bytes(left)
+        store.create(name, b"data", {"oml-one": "1"})
+        assert store.get_with_metadata(name) == (b"data", {"oml-one": "1"})
+
+
 def test_an_object_is_replaced_only_over_what_was_expected(store: Store) -> None:
     assert store.replace("a", b"1", b"0") is False
     assert store.get("a") is None

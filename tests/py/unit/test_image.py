@@ -178,18 +178,21 @@ def test_the_secrets_are_made_once_and_are_what_the_daemons_read(tmp_path: Path)
     assert len(set(passwords.values())) == len(passwords) == 7
     assert all(re.fullmatch(rb"[0-9a-f]{48}", text) for text in passwords.values())
     identities = {i["name"]: i for i in json.loads(first["store.json"])["identities"]}
-    for name in ("lake", "tlog"):
+    for name, own in (("lake", ["lake", "bodies"]), ("tlog", ["tlog"])):
         read = tomllib.loads(first[f"{name}.toml"].decode())
-        assert read.keys() == {"dsn", "lake_storage_options", "tlog_storage_options"}
+        places = {"lake", "tlog", *own}
+        assert read.keys() == {"dsn", *(f"{place}_storage_options" for place in places)}
         assert first[f"{name}_password"].decode() in read["dsn"]
-        for place in ("lake", "tlog"):
+        for place in places:
             credentials = {
                 "accessKey": read[f"{place}_storage_options"]["AWS_ACCESS_KEY_ID"],
                 "secretKey": read[f"{place}_storage_options"]["AWS_SECRET_ACCESS_KEY"],
             }
             assert identities[name]["credentials"] == [credentials]
         actions = identities[name]["actions"]
-        assert [a for a in actions if a.startswith("Write:")] == [f"Write:oml-{name}"]
+        assert [a for a in actions if a.startswith("Write:")] == [
+            f"Write:oml-{bucket}" for bucket in own
+        ]
     made = re.search(rb"^OML_DEPLOYMENT_ID=(.*)$", first[".env"], re.M)
     assert made
     assert re.fullmatch(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}", made[1])

@@ -18,12 +18,20 @@ def drain(
     once: Annotated[
         bool, typer.Option("--once", help="Drain to a fresh cut and stop; oml serve keeps going.")
     ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for another writer to give up its lease.")
+    ] = 10.0,
     dsn: DsnOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Bring the lake up to what is committed now. Exit 1 if open transactions held it back."""
+    """Bring the lake up to what is committed now. Exit 1 if open transactions held it back.
+
+    One writer at a time works: where oml serve does, this one is not needed and gives up.
+    """
     from oml import gate, settings
     from oml.errors import UsageError
+    from oml.lake.lease import Lease
+    from oml.lake.mover import Mover
     from oml.lake.source import Source
     from oml.lake.upkeep import Upkeep
     from oml.lake.writer import LakeWriter
@@ -40,7 +48,14 @@ def drain(
             start = seq if start is None else min(start, seq)
             show(seq - start, limit - start)
 
-        report = LakeWriter(source, configured, upkeep=Upkeep(configured)).drain(reached).as_dict()
+        lease = Lease(source, configured.lease_s)
+        lease.take_within(wait)
+        try:
+            writer = LakeWriter(source, configured, upkeep=Upkeep(configured), lease=lease)
+            report = writer.drain(reached).as_dict()
+        finally:
+            lease.release()
+        report["moved"] = Mover(source, configured).move(report["frontier"]).as_dict()
     print_json(report) if json else print_record(report)
     return EXIT_FINDINGS if report["held_back"] else 0
 
@@ -49,12 +64,14 @@ def drain(
 def status(dsn: DsnOption = None, json: JsonOption = False) -> None:
     """Tell where the lake stands: frontier, outbox, what holds the cut, each table's version."""
     from oml import settings
+    from oml.lake.mover import Mover
     from oml.lake.source import Source
     from oml.lake.writer import LakeWriter
 
     configured = settings.load()
     with Source(dsn or configured.dsn) as source:
         found = LakeWriter(source, configured).status()
+        found["bodies"] = Mover(source, configured).status()
     print_json(found) if json else print_record(found)
 
 

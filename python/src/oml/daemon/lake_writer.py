@@ -5,8 +5,10 @@ import threading
 from dataclasses import dataclass
 
 from oml import gate
+from oml.daemon.mover import moving
 from oml.daemon.sessions import run_sessions
 from oml.errors import DatabaseError, GateClosedError, OmlError
+from oml.lake.lease import Lease, LeaseHeld, LeaseLost
 from oml.lake.source import Source
 from oml.lake.table import LakeError
 from oml.lake.upkeep import Upkeep
@@ -27,6 +29,7 @@ class LakeWriterRole:
     dsn: str | None
     settings: Settings
     stop: threading.Event
+    _standing_by: str | None = None
 
     def run(self) -> None:
         """Drain until stopped.
@@ -34,13 +37,14 @@ class LakeWriterRole:
         Raises LakeError when a person must look, DatabaseError when the database refuses us for
         good (a missing permission, a missing extension).
         """
-        run_sessions(
-            self._session,
-            passing=_passing,
-            tell=lambda error: log.warning("%s", _away(error)),
-            pause_s=self.settings.poll_interval_s,
-            stop=self.stop,
-        )
+        with moving(self.dsn, self.settings, self.stop):
+            run_sessions(
+                self._session,
+                passing=_passing,
+                tell=lambda error: log.warning("%s", _away(error)),
+                pause_s=self.settings.poll_interval_s,
+                stop=self.stop,
+            )
 
     def _session(self) -> None:
         """Serve one connection. Only one that never worked counts as a failed attempt."""
@@ -51,15 +55,33 @@ class LakeWriterRole:
             self._open_gate()
             with Source(self.dsn) as source:
                 log.info("connected")
-                writer = LakeWriter(source, self.settings, upkeep=Upkeep(self.settings))
-                while not self.stop.is_set():
-                    self._drain(writer)
-                    worked = True
-                    self.stop.wait(self.settings.poll_interval_s)
+                lease = Lease(source, self.settings.lease_s)
+                upkeep = Upkeep(self.settings)
+                writer = LakeWriter(source, self.settings, upkeep=upkeep, lease=lease)
+                try:
+                    while not self.stop.is_set():
+                        self._turn(writer, lease)
+                        worked = True
+                        self.stop.wait(self.settings.poll_interval_s)
+                finally:
+                    lease.release()
         except (DatabaseError, GateClosedError, LakeError) as error:
             if not (worked and _passing(error)):
                 raise
             log.warning("%s", _away(error, "connection lost"))
+
+    def _turn(self, writer: LakeWriter, lease: Lease) -> None:
+        """Drain if the lease is ours, else stand by. It may be lost at any time."""
+        try:
+            lease.keep()
+            self._standing_by = None
+            self._drain(writer)
+        except LeaseLost as lost:
+            log.warning("lost the lease: %s", lost)
+        except LeaseHeld as held:
+            if held.holder != self._standing_by:
+                log.info("standing by: %s", held)
+                self._standing_by = held.holder
 
     def _open_gate(self) -> None:
         report = gate.ensure_open(self.settings, self.dsn)

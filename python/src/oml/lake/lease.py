@@ -8,11 +8,13 @@ import os
 import secrets
 import socket
 import time
+from contextlib import suppress
 
-from oml.errors import OmlError
+from oml.errors import DatabaseError, OmlError
 from oml.fence import Outbox
 
 NAME = "lake"
+_LOOK_S = 0.2
 
 
 class LeaseHeld(OmlError):
@@ -20,7 +22,7 @@ class LeaseHeld(OmlError):
 
     def __init__(self, holder: str, term: int, seconds_left: float) -> None:
         super().__init__(
-            f"{holder} writes the lake, with the lease of term {term} for {seconds_left:.0f} s more",
+            f"{holder} writes the lake, by the lease of term {term}, for {seconds_left:.0f} s more",
             "Only one at a time does, and it renews its lease as long as it works. Wait for it"
             " (--wait), or stop it: oml lake status names it.",
         )
@@ -57,13 +59,26 @@ class Lease:
         lost, self.term = self.term is not None, None
         raise (LeaseLost if lost else LeaseHeld)(str(holder or "nobody"), term, max(left or 0, 0))
 
+    def take_within(self, seconds: float) -> None:
+        """Take it, waiting so long for another to give it up. Raises as ``take`` does."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                self.take()
+                return
+            except LeaseHeld:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_LOOK_S)
+
     def keep(self) -> None:
-        """Renew it if a third of its time is over. Raises as ``take`` does."""
-        if time.monotonic() - self._renewed >= self._ttl_s / 3:
+        """Renew it if a third of its time is over, or take it. Raises as ``take`` does."""
+        if self.term is None or time.monotonic() - self._renewed >= self._ttl_s / 3:
             self.take()
 
     def release(self) -> None:
-        """Give it back, if we have it: the next one need not wait."""
+        """Give it back, if we have it: the next one need not wait. A lost session does the same."""
         if self.term is not None:
-            self._source.release_lease(NAME, self.holder, self.term)
+            with suppress(DatabaseError):
+                self._source.release_lease(NAME, self.holder, self.term)
             self.term = None

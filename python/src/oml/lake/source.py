@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from oml.errors import DatabaseError
-from oml.fence import Outbox
+from oml.lake.bodies import BodiesSource
 from oml.lake.schema import BRONZE_EVENTS, LakeTable
 from oml.owner import Identity
 
@@ -108,7 +108,7 @@ class Reader:
             self._connection.close()
 
 
-class Source(Outbox):
+class Source(BodiesSource):
     """The database side of the lake. Use as a context manager; raises DatabaseError throughout.
 
     One thread uses it; others may lend and give back readers.
@@ -198,13 +198,6 @@ class Source(Outbox):
         """Count the outbox rows that feed ``table`` in (after, upto]."""
         query = "select oml.lake_queued(%s, %s::bigint, %s::bigint)"
         return int(self._value(query, table.target, after, upto))
-
-    def skip(self, outbox_seq: int, reason: str, attempts: int) -> None:
-        """Pass over an outbox row that cannot be applied: journalled, and a row of oml.dead_letter.
-
-        From then on no reading of the outbox returns it. A second call changes nothing.
-        """
-        self._value("select oml.lake_skip(%s::bigint, %s, %s)", outbox_seq, reason, attempts)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """List what was passed over, and what was queued again for it, in outbox order."""

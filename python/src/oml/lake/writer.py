@@ -21,6 +21,7 @@ from oml.fence import Cut, cut
 from oml.lake import lease, silver
 from oml.lake.ahead import Ahead, Batch
 from oml.lake.lease import Lease
+from oml.lake.places import require_apart
 from oml.lake.schema import TABLES, LakeTable
 from oml.lake.source import Source, State, rows_of
 from oml.lake.table import (
@@ -153,6 +154,7 @@ class LakeWriter:
         state = self.source.state()
         _require_gate(state)
         url = self._find_tables(state)
+        require_apart(self.source.stores(), self.settings)
         self._require_owner(url, state)
         self._make_tables()
         reached = self._recover(report, progress)
