@@ -186,6 +186,7 @@ DEATHS: tuple[Death, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.timeout(180 + 20 * RUNS)
 def test_random_deaths_one_after_another_lose_and_double_nothing(private_system: System) -> None:
     choose = random.Random(SEED)
     print(f"OML_CRASH_SEED={SEED}")

@@ -60,7 +60,7 @@ def expect_held_back(system: System, holder: str) -> None:
     before = frontier(system), rows(system)
     report = drain(system, cut_timeout_s=0.2)
     assert report.held_back == "open transactions have drawn outbox numbers"
-    assert [name.rpartition(" (xid")[0] for name in report.holders] == [holder]
+    assert [name.partition(" (")[0] for name in report.holders] == [holder]
     assert report.batches == 0
     assert (frontier(system), rows(system)) == before
 
@@ -133,7 +133,7 @@ def test_a_drain_that_is_held_back_says_so_and_exits_with_1(ready: System) -> No
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     assert report["held_back"] == "open transactions have drawn outbox numbers"
-    assert report["holders"][0].startswith(f"backend pid {b.info.backend_pid} (xid ")
+    assert report["holders"][0].startswith(f"backend pid {b.info.backend_pid} (app, ")
     status = json.loads(ready.oml("lake", "status", "--json").stdout)
     assert status["holders"] == report["holders"]
     assert (status["behind"], status["frontier"]) == (2, frontier(ready))
