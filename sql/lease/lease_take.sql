@@ -31,6 +31,7 @@ begin
   is_mine := found_lease.holder is not distinct from as_holder and found_lease.term is not distinct from under_term;
   if is_mine or (under_term is null and (
     found_lease.holder is null or found_lease.expires_at <= now_is
+    or found_lease.renewed_at > now_is + interval '1 second' -- the clock was set back: by how much, no expiry can tell
     or not exists (select from pg_stat_get_activity(found_lease.backend_pid) a)
   )) then
     return query

@@ -56,9 +56,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def system(cluster: Cluster, tmp_path: Path) -> Iterator[System]:
-    """A fresh database of the session's cluster."""
-    with System(cluster, f"oml_{next(_numbers)}", tmp_path / "lake") as system:
+def system(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> Iterator[System]:
+    """A fresh database of the session's cluster. Its lake is in files, or ``s3``: see on_stores."""
+    kind = getattr(request, "param", "file")
+    bucket = request.getfixturevalue("bucket") if kind == "s3" else None
+    with System(cluster, f"oml_{next(_numbers)}", tmp_path / "lake", bucket) as system:
         yield system
 
 

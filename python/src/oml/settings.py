@@ -61,6 +61,8 @@ class Settings(BaseSettings):
     """Seconds after which small files of a lake table are put together, though they are few."""
     lake_retention_hours: Annotated[int, Field(ge=1, le=8_760)] = 24
     """How long a reader may go on reading a version of a lake table that is not the newest one."""
+    lake_log_minutes: Annotated[int, Field(ge=1, le=525_600)] = 1
+    """How long a lake table that is made keeps log entries which no reader of it as it is needs."""
     lake_attempts: Annotated[int, Field(ge=1, le=100)] = 4
     """How often a commit to the lake, or a row that looks damaged, is tried before it is given up.
 

@@ -132,6 +132,20 @@ def require_url(url: str, what: str) -> None:
         )
 
 
+def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the storage options of a Delta table, with our time limits where none are given.
+
+    As for our own requests: a store that stalls is an error after a minute or so, and not silence.
+    """
+    given = {_plain(name) for name in options}
+    limits = {
+        **_TIMEOUTS,
+        "max_retries": str(_MAX_RETRIES),
+        "retry_timeout": f"{_RETRY_TIMEOUT_S}s",
+    }
+    return {**{k: v for k, v in limits.items() if k not in given}, **options}
+
+
 def require_put_if_absent(options: Mapping[str, str]) -> None:
     """Refuse options, or variables of the environment, that let one write overwrite another.
 
@@ -560,6 +574,11 @@ def _client(url: str, options: Mapping[str, str]) -> "S3Client":
             if not value.isdecimal():
                 raise UsageError(f"storage option {name} is no number")
             retry["max_retries"] = int(value)
+        elif _plain(name) == "retry_timeout":
+            seconds = re.fullmatch(r"(\d+)s", value)
+            if seconds is None:
+                raise UsageError(f"storage option {name} is no number of seconds, such as 30s")
+            retry["retry_timeout"] = timedelta(seconds=int(seconds[1]))
         else:
             bucket[f"aws_{_plain(name)}"] = value
     try:

@@ -21,6 +21,7 @@ from lakes import (
     wait_until,
 )
 from oml.failpoint import LAKE as FAILPOINTS
+from seaweed import on_stores
 from systems import System
 
 SEED = 11
@@ -48,6 +49,7 @@ def expect_recovery(system: System) -> None:
     expect_exact(system)
 
 
+@on_stores
 @pytest.mark.parametrize("place", FAILPOINTS)
 def test_a_kill_at_the_first_pass_of_a_step_loses_and_doubles_nothing(
     system: System, place: str
@@ -84,6 +86,7 @@ def test_a_kill_in_a_later_drain_of_the_daemon_loses_and_doubles_nothing(
     expect_recovery(system)
 
 
+@on_stores
 @pytest.mark.parametrize("place", ["table.checked", "table.committed", "batch.advanced"])
 def test_kills_each_in_the_recovery_from_the_one_before_lose_and_double_nothing(
     system: System, place: str
@@ -95,6 +98,7 @@ def test_kills_each_in_the_recovery_from_the_one_before_lose_and_double_nothing(
     expect_recovery(system)
 
 
+@on_stores
 def test_kills_at_random_moments_over_many_batches_lose_and_double_nothing(
     system: System,
 ) -> None:

@@ -30,6 +30,7 @@ from lakes import (
 )
 from oml.failpoint import LAKE
 from oml.lake.schema import TABLES, LakeTable
+from seaweed import on_stores
 from submissions import Office, submit
 from systems import System
 
@@ -96,6 +97,7 @@ def kill_at(system: System, place: str, **settings: str) -> None:
     assert killed.returncode == -signal.SIGKILL, f"it never came to {place}: {killed.stderr}"
 
 
+@on_stores
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_kill_at_each_step_in_each_table_leaves_all_to_be_completed(
     system: System, table: LakeTable

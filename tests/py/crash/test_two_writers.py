@@ -26,6 +26,7 @@ from oml.lake import table as table_module
 from oml.lake.schema import BRONZE_EVENTS
 from oml.lake.table import Bounds, LakeError, OpenTable, Place
 from oml.lake.writer import Drained, LakeWriter
+from seaweed import on_stores
 from systems import System
 
 ROUNDS = 200
@@ -54,6 +55,7 @@ def rivals(system: System, count: int, batch_rows: int) -> Iterator[Callable[[],
         yield lambda: list(pool.map(one, writers, chooses))
 
 
+@on_stores
 def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +84,7 @@ def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
     assert refused > 0, "the writers never met: the test proved nothing"
 
 
+@on_stores
 def test_two_writers_that_both_find_no_table_make_one(system: System) -> None:
     append(prepare(system), 10)
     with rivals(system, 2, batch_rows=4) as race:

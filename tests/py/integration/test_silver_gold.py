@@ -16,10 +16,12 @@ from oml.lake.schema import (
     TABLES,
     LakeTable,
 )
+from seaweed import on_stores
 from submissions import Office, submit
 from systems import System
 
 SEED = 7
+pytestmark = on_stores
 STEPS = 60
 
 

@@ -76,7 +76,10 @@ class Place:
     file_bytes: int = 100 * 1024 * 1024
     """About the size at which a file ends and the next one begins."""
     retention_hours: int = 24
-    """How long a table that is made keeps files and log entries that its newest version lacks."""
+    """How long a table that is made keeps files that its newest version lacks."""
+    log_minutes: int = 1
+    """How long it keeps log entries that a checkpoint has made superfluous. Each commit lists them,
+    so the more there are, the longer it takes."""
 
     @property
     def identity(self) -> str:
@@ -140,7 +143,7 @@ class Place:
                     "delta.dataSkippingStatsColumns": ",".join(self.table.statistics),
                     "delta.targetFileSize": str(self.file_bytes),
                     "delta.deletedFileRetentionDuration": f"interval {self.retention_hours} hours",
-                    "delta.logRetentionDuration": f"interval {self.retention_hours} hours",
+                    "delta.logRetentionDuration": f"interval {self.log_minutes} minutes",
                 },
                 storage_options=self.storage_options,
                 commit_properties=CommitProperties(max_commit_retries=0),

@@ -35,7 +35,14 @@ from oml.lake.table import (
 )
 from oml.lake.upkeep import Upkeep
 from oml.settings import Settings
-from oml.store import Store, StoreError, open_store, require_put_if_absent, require_url
+from oml.store import (
+    Store,
+    StoreError,
+    open_store,
+    require_put_if_absent,
+    require_url,
+    with_timeouts,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -158,6 +165,8 @@ class LakeWriter:
         self._require_owner(url, state)
         self._make_tables()
         reached = self._recover(report, progress)
+        if self._lease is not None:
+            self._lease.take()  # for as long as the cut may wait
         made: Cut = cut(
             self.source, reached, state.fence_synchronous_commit, self.settings.cut_timeout_s
         )
@@ -285,9 +294,10 @@ class LakeWriter:
                 f"{url.rstrip('/')}/{location}",
                 generation,
                 state.deployment_id,
-                self.settings.lake_storage_options,
+                with_timeouts(self.settings.lake_storage_options) if url.startswith("s3:") else {},
                 table.file_bytes(self.settings.lake_file_bytes),
                 self.settings.lake_retention_hours,
+                self.settings.lake_log_minutes,
             )
             self._places[table.name] = place
         self._unmade = {name: self._places[name] for name in self._places if name not in recorded}

@@ -1,0 +1,220 @@
+"""A lake on S3 behind a proxy that loses, delays and refuses: nothing is lost, nothing comes twice.
+
+OML_FAULT_RUNS is how many random runs there are; the seed is printed, OML_FAULT_SEED sets it.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import S3Store
+
+from faultproxy import KINDS, Fault, FaultProxy, Kind
+from judge import expect_gold, expect_silver
+from lakes import (
+    PATIENCE_S,
+    append,
+    batches,
+    drain,
+    expect_contiguous,
+    expect_exact,
+    prepare,
+)
+from oml.dev.cluster import Cluster
+from oml.lake.schema import BRONZE_EVENTS, GOLD_TENANT_DAILY
+from oml.lake.table import LakeError
+from seaweed import Bucket, Seaweed
+from submissions import Office
+from systems import System
+
+RUNS = int(os.environ.get("OML_FAULT_RUNS", "4"))
+SEED = int(os.environ.get("OML_FAULT_SEED", "0")) or random.randrange(1, 10**6)
+HASTY = {"timeout": "3s", "connect_timeout": "3s", "max_retries": "1", "retry_timeout": "9s"}
+COMMIT = r"/_delta_log/\d{20}\.json"
+REQUESTS = {
+    "commit": ("PUT", COMMIT),
+    "file": ("PUT", r"\.parquet"),
+    "log": ("GET", r"_delta_log"),
+    "list": ("GET", r"list-type"),
+}
+CASES = [(kind, "commit") for kind in KINDS] + [
+    ("unacknowledged", "file"), ("cut-short", "file"), ("stalled", "log"), ("slow-down", "log"),
+    ("stalled-and-lost", "list"), ("slow-down", "list"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def proxy(bucket: Bucket) -> Iterator[FaultProxy]:
+    """A proxy before the session's S3 server."""
+    with FaultProxy(bucket.options["AWS_ENDPOINT_URL"]).running() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def lake(cluster: Cluster, tmp_path: Path, bucket: Bucket, proxy: FaultProxy) -> Iterator[System]:
+    """A system whose lake is in a bucket behind the proxy."""
+    options = bucket.options | {"AWS_ENDPOINT_URL": proxy.endpoint} | HASTY
+    name = f"oml_{tmp_path.name.replace('-', '_').lower()}"[:60]
+    with System(cluster, name, tmp_path / "lake", Bucket(bucket.url, options)) as system:
+        yield system
+
+
+def drain_until_done(system: System, proxy: FaultProxy) -> None:
+    """Drain as omld does, again and again, however it fails; then once with all mended."""
+    for _ in range(4):
+        try:
+            drain(system, batch_rows=4)
+            break
+        except LakeError as error:
+            assert error.retryable, error
+    proxy.heal()
+    drain_until_up(system, batch_rows=4)
+
+
+def expect_all(system: System) -> None:
+    expect_exact(system)
+    expect_gold(system)
+    expect_contiguous(batches(system))
+
+
+@pytest.mark.parametrize(("kind", "request_"), CASES)
+def test_a_fault_at_any_request_loses_and_doubles_nothing(
+    lake: System, proxy: FaultProxy, kind: Kind, request_: str
+) -> None:
+    append(prepare(lake), 2)
+    drain(lake)
+    append(lake.connect("app"), 9)
+    method, path = REQUESTS[request_]
+    proxy.faults = [Fault(kind, method, path, times=2, after=1)]
+    drain_until_done(lake, proxy)
+    assert proxy.met[kind] > 0, "no such request was made"
+    expect_all(lake)
+
+
+def test_a_commit_that_landed_unacknowledged_is_found_and_not_repeated(
+    lake: System, proxy: FaultProxy
+) -> None:
+    append(prepare(lake), 3)
+    drain(lake)
+    before = len(batches(lake)), len(batches(lake, GOLD_TENANT_DAILY))
+    append(lake.connect("app"), 3)
+    proxy.faults = [Fault("unacknowledged", "PUT", COMMIT, times=99)]
+    drain_until_up(lake)
+    assert proxy.met["unacknowledged"] >= 2
+    proxy.heal()
+    assert len(batches(lake)) == before[0] + 1
+    assert len(batches(lake, GOLD_TENANT_DAILY)) == before[1] + 1
+    drain(lake)
+    expect_all(lake)
+
+
+@pytest.mark.timeout(180 + 30 * RUNS)
+def test_random_faults_lose_and_double_nothing(lake: System, proxy: FaultProxy) -> None:
+    choose = random.Random(SEED)
+    print(f"OML_FAULT_SEED={SEED}")
+    globex = prepare(lake, "globex")
+    office = Office(lake)
+    for _ in range(RUNS):
+        made = office.submit(choose.randbytes(8).hex().encode(), b"note")
+        office.promote(made)
+        append(globex, choose.randrange(1, 9))
+        if choose.random() < 0.5:
+            office.chief.execute("select oml_demote(%s, 'x')", (made,))
+        proxy.chance = choose, choose.choice([0.02, 0.1, 0.3])
+        drain_until_done(lake, proxy)
+        expect_all(lake)
+        expect_silver(lake)
+    assert sum(proxy.met.values()) > 0
+
+
+def test_a_store_that_stalls_is_an_error_soon_and_is_written_to_later(
+    lake: System, proxy: FaultProxy
+) -> None:
+    append(prepare(lake), 3)
+    drain(lake)
+    append(lake.connect("app"), 3)
+    proxy.faults = [Fault("stalled-and-lost", ".*", ".*", times=10**6)]
+    with pytest.raises(LakeError) as caught:
+        drain(lake)
+    assert caught.value.retryable and caught.value.hint
+    proxy.heal()
+    drain_until_up(lake)
+    expect_all(lake)
+
+
+def test_the_store_is_killed_in_the_middle_of_a_commit(
+    cluster: Cluster, tmp_path: Path, open_dir: Path
+) -> None:
+    server = Seaweed(open_dir)
+    server.start()
+    try:
+        bucket = Bucket("s3://oml-tests/killed", server.options | HASTY)
+        with System(cluster, "oml_store_killed", tmp_path / "lake", bucket) as system:
+            append(prepare(system), 3)
+            drain_until_up(system)
+            for nth in (1, 2):
+                append(system.connect("app"), 6)
+                stopped = system.start_oml(
+                    "lake", "drain", "--once", env={"OML_FAILPOINT": f"table.checked:{nth}:stop"}
+                )
+                os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+                server.kill()
+                stopped.send_signal(signal.SIGCONT)
+                assert ended(stopped) == 2, "the store is away"
+                server.start()
+                drain_until_up(system)
+                expect_exact(system)
+                expect_gold(system)
+    finally:
+        server.kill()
+
+
+def drain_until_up(system: System, **others: Any) -> None:
+    """Drain once the store answers in time again."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            drain(system, **others)
+            return
+        except LakeError as error:
+            assert error.retryable and time.monotonic() < deadline, error
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    process.communicate(timeout=2 * PATIENCE_S)
+    return process.returncode
+
+
+def test_a_bucket_that_was_emptied_is_not_filled_anew(
+    lake: System, bucket: Bucket, proxy: FaultProxy
+) -> None:
+    append(prepare(lake), 3)
+    drain(lake)
+    store = opened(bucket)
+    paths = [meta["path"] for page in obstore.list(store) for meta in page]
+    obstore.delete(store, [path for path in paths if BRONZE_EVENTS.location in path])
+    append(lake.connect("app"), 3)
+    with pytest.raises(LakeError, match=r"oml\.lake_table says bronze\.events exists"):
+        drain(lake)
+    left = [meta["path"] for page in obstore.list(store) for meta in page]
+    assert not any(BRONZE_EVENTS.location in path for path in left)
+
+
+def opened(bucket: Bucket) -> S3Store:
+    """Open a bucket past our own code and past the proxy."""
+    options = bucket.options
+    return S3Store.from_url(
+        bucket.url,
+        endpoint=options["AWS_ENDPOINT_URL"],
+        access_key_id=options["AWS_ACCESS_KEY_ID"],
+        secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
+        region=options["AWS_REGION"],
+        client_options={"allow_http": True},
+    )
