@@ -6,7 +6,6 @@ from oml.reconcile.bronze import Difference
 
 from .markdown import code, members, names, page, table
 
-
 _WRITES = {
     "append": "Each batch appends.",
     "upsert": "What is new is appended; a batch that changes older rows is one MERGE.",

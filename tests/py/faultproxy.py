@@ -18,6 +18,7 @@ KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 """unacknowledged: done, and the connection dropped before the answer. slow-down: refused with 503.
 stalled: done, and never answered. stalled-and-lost: neither. cut-short: half the body goes on."""
+QUICK: tuple[Kind, ...] = ("unacknowledged", "slow-down", "cut-short")
 STALL_S = 4.0
 """How long a stalled request is held; the client is told to wait less."""
 
@@ -94,7 +95,7 @@ class FaultProxy:
                         self.met[fault.kind] += 1
                         return fault.kind
             if self.chance is not None and self.chance[0].random() < self.chance[1]:
-                kind = self.chance[0].choice(KINDS)
+                kind = self.chance[0].choice([*QUICK * 3, *KINDS])
                 self.met[kind] += 1
                 return kind
         return None
