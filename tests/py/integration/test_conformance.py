@@ -3,8 +3,10 @@
 An upgrade that changes one of them fails here first: read docs/explanation/exactly-once.md then.
 """
 
+import contextlib
 import json
 import re
+import shutil
 import threading
 import time
 import tomllib
@@ -212,3 +214,115 @@ def test_statistics_stand_in_the_log_for_declared_columns_alone(place: str) -> N
     assert statistics["minValues"] == {"n": 41}
     assert statistics["maxValues"] == {"n": 42}
     assert not re.search("text 4[12]", log)
+
+
+def merge(table: DeltaTable, at: int, data: pa.Table, within: str = "true") -> dict[str, int]:
+    """Upsert by n: rows that are there get the text, if their text is not ``keep``."""
+    return dict(
+        table.merge(
+            data,
+            f"t.n = s.n and ({within})",
+            source_alias="s",
+            target_alias="t",
+            commit_properties=transaction(at),
+        )
+        .when_matched_update({"text": "s.text"}, "s.text <> 'keep'")
+        .when_not_matched_insert({"n": "s.n", "text": "s.text"}, "s.text <> 'keep'")
+        .execute()
+    )
+
+
+def texts(place: str) -> dict[int, str]:
+    found = pa.RecordBatchReader.from_stream(DeltaTable(place).scan()).read_all()
+    return dict(zip(found["n"].to_pylist(), found["text"].to_pylist(), strict=True))
+
+
+def of(**values: str) -> pa.Table:
+    """Make rows of n and text: ``_5="x"`` is n = 5."""
+    data = {"n": [int(n[1:]) for n in values], "text": list(values.values())}
+    return pa.table(data, schema=SCHEMA)
+
+
+def test_a_merge_is_one_commit_with_its_transaction_and_does_what_its_predicates_say(
+    place: str,
+) -> None:
+    append(DeltaTable(place), 1, rows(1, 2, 3))
+    merge(DeltaTable(place), 2, of(_1="new", _2="keep", _4="added", _5="keep"))
+    assert DeltaTable(place).version() == 2
+    assert DeltaTable(place).transaction_version(APP) == 2
+    assert texts(place) == {1: "new", 2: "text 2", 3: "text 3", 4: "added"}
+
+
+def test_a_merge_through_a_stale_object_fails(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    stale = DeltaTable(place)
+    append(DeltaTable(place), 2, rows(2))
+    with pytest.raises((CommitFailedError, DeltaError)):
+        merge(stale, 3, of(_1="late"))
+    assert texts(place) == {1: "text 1", 2: "text 2"}
+
+
+def test_ranges_in_a_merge_leave_out_the_files_outside_them_and_no_row_within(place: str) -> None:
+    for number in range(10):
+        append(DeltaTable(place), number + 1, rows(*range(10 * number, 10 * number + 10)))
+    within = "(t.n >= 12 and t.n <= 12) or (t.n >= 75 and t.n <= 81)"
+    done = merge(DeltaTable(place), 11, of(_12="a", _75="b", _81="c", _500="d"), within)
+    assert done["num_target_files_skipped_during_scan"] == 7
+    assert done["num_target_rows_updated"] == 3 and done["num_target_rows_inserted"] == 1
+    found = texts(place)
+    assert len(found) == 101
+    assert {n: found[n] for n in (12, 75, 81, 500)} == {12: "a", 75: "b", 81: "c", 500: "d"}
+
+
+@pytest.mark.parametrize("first", ["compaction", "append", "merge"])
+def test_a_compaction_beside_a_commit_changes_nothing_whoever_is_first(
+    place: str, first: str
+) -> None:
+    for number in range(1, 6):
+        append(DeltaTable(place), number, rows(number))
+    acts: dict[str, Callable[[DeltaTable], object]] = {
+        "compaction": lambda table: table.optimize.compact(
+            commit_properties=CommitProperties(max_commit_retries=0)
+        ),
+        "append": lambda table: append(table, 6, rows(6)),
+        "merge": lambda table: merge(table, 6, of(_1="new", _6="text 6")),
+    }
+    second = "append" if first == "compaction" else "compaction"
+    for one, other in ((first, second), (first, "merge" if second == "append" else second)):
+        shutil.copytree(place, f"{place}-{one}-{other}")
+        here = f"{place}-{one}-{other}"
+        early, late = DeltaTable(here), DeltaTable(here)
+        acts[one](early)
+        committed = {one}
+        try:
+            acts[other](late)
+            committed.add(other)
+        except (CommitFailedError, DeltaError):
+            pass  # refused whole
+        wanted = {n: f"text {n}" for n in range(1, 6)}
+        if committed & {"append", "merge"}:
+            wanted[6] = "text 6"
+        if "merge" in committed:
+            wanted[1] = "new"
+        assert numbers(DeltaTable(here)) == sorted(wanted)
+        assert texts(here) == wanted
+        at = 6 if committed & {"append", "merge"} else 5
+        assert DeltaTable(here).transaction_version(APP) == at
+        shutil.rmtree(here)
+
+
+def test_a_commit_so_late_that_its_place_in_the_log_was_cleaned_away_has_no_effect(
+    place: str,
+) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    stale = DeltaTable(place)
+    for number in range(2, 6):
+        append(DeltaTable(place), number, rows(number))
+    clean_log(place)
+    assert not (Path(place) / "_delta_log" / f"{2:020}.json").exists()
+    with contextlib.suppress(CommitFailedError, DeltaError):
+        append(stale, 2, rows(99))
+    assert numbers(DeltaTable(place)) == [1, 2, 3, 4, 5]
+    assert DeltaTable(place).transaction_version(APP) == 5
+    append(DeltaTable(place), 6, rows(6))
+    assert numbers(DeltaTable(place)) == [1, 2, 3, 4, 5, 6]
