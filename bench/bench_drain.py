@@ -1,6 +1,7 @@
 """The drain of 500,000 events to Delta, against dlt and against a plain write_deltalake.
 
 ``drain_vs_dlt``: A is ``oml lake drain --once``; B is dlt, from the same rows of the same server.
+``drain_of_bronze_vs_dlt``: A writes bronze.events alone, which is what the peers write.
 ``drain_vs_write_deltalake``: B is one write_deltalake of the same rows, already in Arrow.
 ``drain_peak_rss_mb``: the most memory of the process that drains 5,000,000 events.
 
@@ -53,6 +54,12 @@ AGAINST = {
     "drain_vs_write_deltalake_by_batches": "plain_batches",
 }
 OURS = "oml"
+BRONZE = "oml_bronze"
+BRONZE_AGAINST = {
+    "drain_of_bronze_vs_dlt": "dlt",
+    "drain_of_bronze_vs_write_deltalake": "plain",
+    "drain_of_bronze_vs_of_all": OURS,
+}
 DLT = [
     "dlt[deltalake,sql-database]==1.31.0",
     "SQLAlchemy==2.1.9",
@@ -153,7 +160,7 @@ class Bench:
         for directory in (place, self.work / "dlt"):
             shutil.rmtree(directory, ignore_errors=True)
         place.mkdir()
-        if way == OURS:
+        if way in (OURS, BRONZE):
             self.forget_lake()
         socket = conninfo_to_dict(self.system.superuser_dsn)["host"]
         facts = {
@@ -167,7 +174,7 @@ class Bench:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={n: v for n, v in os.environ.items() if way == OURS or n != "PYTHONPATH"},
+            env={n: v for n, v in os.environ.items() if way in (OURS, BRONZE) or n != "PYTHONPATH"},
         )
         assert process.stdin is not None and process.stdout is not None
         if process.stdout.readline().strip() != "ready":
@@ -200,6 +207,9 @@ class Bench:
 
     def table(self) -> DeltaTable:
         """Open the one table of events that the last run has made."""
+        ours = self.work / "lake" / BRONZE_EVENTS.location
+        if ours.exists():
+            return DeltaTable(ours)
         logs = (self.work / "lake").rglob("_delta_log")
         (found,) = (log.parent for log in logs if not log.parent.name.startswith("_dlt"))
         return DeltaTable(found)
@@ -233,7 +243,7 @@ class Bench:
         return result
 
 
-WAYS = (OURS, *AGAINST.values())
+WAYS = (OURS, BRONZE, *AGAINST.values())
 
 
 def _ticks(pid: int) -> list[int]:
@@ -260,7 +270,7 @@ def rounds(bench: Bench) -> dict[str, list[common.Pair]]:
 
     The order turns around from round to round. A of a round is in a pair with each B of it.
     """
-    found: dict[str, list[common.Pair]] = {key: [] for key in AGAINST}
+    found: dict[str, list[common.Pair]] = {key: [] for key in (*AGAINST, *BRONZE_AGAINST)}
     for number in range(ROUNDS + 1):
         order = WAYS if number % 2 == 0 else tuple(reversed(WAYS))
         growth.say(f"round {number} of {ROUNDS}" + (", not counted" if number == 0 else ""))
@@ -271,6 +281,8 @@ def rounds(bench: Bench) -> dict[str, list[common.Pair]]:
             continue
         for key, way in AGAINST.items():
             found[key].append(common.Pair(rates[OURS], rates[way]))
+        for key, way in BRONZE_AGAINST.items():
+            found[key].append(common.Pair(rates[BRONZE], rates[way]))
     return found
 
 

@@ -28,6 +28,20 @@ def oml(facts: dict[str, Any]) -> Work:
     return lambda: lake.drain(once=True, dsn=facts["dsn"], json=True)
 
 
+def oml_bronze(facts: dict[str, Any]) -> Work:
+    """The same writer with bronze.events as its only table, as it is what the peers write."""
+    from oml.lake import source, writer
+    from oml.lake.schema import BRONZE_EVENTS
+    from oml.settings import Settings
+
+    def drain() -> None:
+        with source.Source(facts["dsn"]) as opened:
+            settings = Settings(lake_url=facts["url"])
+            writer.LakeWriter(opened, settings, (BRONZE_EVENTS,)).drain()
+
+    return drain
+
+
 def plain(facts: dict[str, Any]) -> Work:
     """One write_deltalake of all rows, which are in memory as Arrow before the clock starts."""
     return _write(facts, None)

@@ -5,6 +5,7 @@ in PostgreSQL is a cache. A batch (frontier, end] is a fixed set of rows, becaus
 whoever repeats it writes the same rows or finds that they are there.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ Progress = Callable[[int, int], None]
 _FAR = 100_000
 """A table that no batch has touched over so many outbox seqs gets a commit all the same: what lies
 between its cursor and the frontier is looked through when a writer starts."""
+_LOOK_AGAIN_S = 60.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 5.0
 _FORK_HINT = (
@@ -116,6 +118,7 @@ class LakeWriter:
         self._checked = False
         self._lake: tuple[Store, owner.Identity] | None = None
         self._reached: int | None = None
+        self._recovered: float | None = None
         self._loaded: dict[str, OpenTable] = {}
         self._stands: dict[str, int] = {}
         self._empty_upto: dict[str, tuple[int, int]] = {}
@@ -144,6 +147,7 @@ class LakeWriter:
                 self._drain(report, progress, stop)
                 return report
             except Overtaken:
+                self._recovered = None
                 stands = [self._open(table).cursor for table in self.tables]
                 if stands == stood:
                     raise LakeError(
@@ -151,6 +155,9 @@ class LakeWriter:
                         "A fault of the lake writer: keep its tables and outbox, and report it.",
                     ) from None
                 stood = stands
+            except BaseException:
+                self._recovered = None
+                raise
 
     def _drain(
         self,
@@ -164,7 +171,10 @@ class LakeWriter:
         require_apart(self.source.stores(), self.settings)
         self._require_owner(url, state)
         self._make_tables()
-        reached = self._recover(report, progress)
+        reached = state.frontier
+        if self._looks_again(reached):
+            reached = self._recover(report, progress)
+            self._recovered = time.monotonic()
         if self._lease is not None:
             self._lease.take()  # for as long as the cut may wait
         made: Cut = cut(
@@ -192,6 +202,15 @@ class LakeWriter:
                 progress(batch.bounds.end, made.limit)
                 if stop():
                     return
+
+    def _looks_again(self, frontier: int) -> bool:
+        """Tell whether all tables must be looked at before the next batch.
+
+        Not while all went well and the frontier is where we left it: then each batch looks at the
+        tables that it touches. The others are looked at once in a while.
+        """
+        known = self._recovered is not None and frontier == self._reached
+        return not known or time.monotonic() - (self._recovered or 0) > _LOOK_AGAIN_S
 
     def _keep_up(self) -> None:
         """Between two batches, see to the tables that are due, if it is ours to."""
