@@ -34,9 +34,7 @@ begin
   join oml.journal j on j.tenant_id = a.tenant_id and j.seq = a.seq
   where a.tenant_id = dead.tenant_id and a.artifact_id = dead.artifact_id and j.artifact_version = dead.artifact_version
     and exists (select from oml.lifecycle() l where l.event_type = j.type);
-  insert into oml.outbox (tenant_id, chain_seq, target)
-  values (dead.tenant_id, coalesce(last_seq, dead.chain_seq), dead.target)
-  returning seq into queued;
+  queued := oml.queue_again(dead.tenant_id, coalesce(last_seq, dead.chain_seq), dead.target);
   with changed as (
     update oml.dead_letter d set requeued_seq = queued, requeued_at = clock_timestamp()
     where d.tenant_id = dead.tenant_id and d.artifact_id = dead.artifact_id and d.artifact_version = dead.artifact_version

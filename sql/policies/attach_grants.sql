@@ -52,7 +52,6 @@ begin
   grant select, insert, update on oml.gate, oml.instance to oml_fleet;
   grant select, insert on oml.accepted_loss to oml_fleet;
   grant select, insert, update (requeued_seq, requeued_at) on oml.dead_letter to oml_fleet;
-  grant insert on oml.outbox to oml_fleet;
   grant select, update (term, holder, backend_pid, taken_at, renewed_at, expires_at) on oml.lease to oml_fleet;
   grant insert, update (generation, size, root, checkpoint, published_at) on oml.tlog to oml_fleet;
   grant insert on oml.tlog_node to oml_fleet;

@@ -45,7 +45,6 @@ begin
       ('journal', 'fleet_read', 'select', 'oml_fleet', 'true'),
       ('outbox', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
       ('outbox', 'fleet_read', 'select', 'oml_fleet', 'true'),
-      ('outbox', 'fleet_insert', 'insert', 'oml_fleet', 'true'),
       ('entity', 'kernel_read', 'select', 'oml_kernel', this_tenant),
       ('entity', 'kernel_insert', 'insert', 'oml_kernel', this_tenant),
       ('entity', 'kernel_update', 'update', 'oml_kernel', this_tenant),

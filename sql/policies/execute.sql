@@ -70,7 +70,7 @@ grant execute on function
   oml.append_own_event(uuid, text, jsonb, text, text, uuid),
   oml.require_genesis(), oml.require_provider(text[]), oml.require_operator(), oml.require_superuser(text[]), oml.require_audit(uuid), oml.refuse_read_only(), oml.load_core(text[], text), oml.lock_chain(uuid),
   oml.transaction_mark(), oml.require_gate(), oml.refuse_caller(text, text, text[], uuid, boolean),
-  oml.known_targets(), oml.draw_outbox_seq(), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
+  oml.known_targets(), oml.queue_again(uuid, bigint, text), oml.schema_fault(text), oml.refuse_reserved(text), oml.refuse_unregistered(text, int),
   oml.seal_checkpoint(text, bytea, bytea, uuid, uuid, int, bigint, bytea), oml.refuse_signing(text[]), oml.lifecycle(),
   oml.kek_epoch(uuid), oml.open_parts(text, bytea, bytea, bigint, int, bytea, bytea, int[], bytea[], bytea[])
 to oml_fleet;

@@ -4,7 +4,7 @@ begin;
 \ir shared/submissions.sql
 select * from no_plan();
 
-create temporary view claim as select * from oml.lake_claims(0, 1000000);
+create temporary view claim as select * from oml.lake_claims(0, 9223372036854775807);
 create temporary view queued as
 select o.seq, o.target, j.type, j.artifact_id from oml.outbox o join oml.journal j on j.tenant_id = o.tenant_id and j.seq = o.chain_seq;
 create function pg_temp.outbox_seq(artifact uuid, target text, type text) returns bigint language sql as $$
@@ -29,7 +29,7 @@ select results_eq(
   format('select ciphertext, 32 from oml.body where artifact_id = %L and part = 0', :'demoted'), 'with its body as stored'
 );
 select results_eq(
-  format('select is_whole, state, ciphertext from oml.lake_claims(%s, 1000000) where artifact_id = %L', pg_temp.outbox_seq(:'demoted', 'silver.claims', 'artifact.promoted'), :'demoted'),
+  format('select is_whole, state, ciphertext from oml.lake_claims(%s, 9223372036854775807) where artifact_id = %L', pg_temp.outbox_seq(:'demoted', 'silver.claims', 'artifact.promoted'), :'demoted'),
   $$ values (false, 'demoted', null::bytea) $$, 'a change of state alone comes without'
 );
 select results_eq(

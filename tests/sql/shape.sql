@@ -192,7 +192,7 @@ select set_eq(
     ('lake_fence', 'oml_fleet'), ('lake_batch_end', 'oml_fleet'), ('lake_batch', 'oml_fleet'), ('lake_rows', 'oml_fleet'), ('lake_state', 'oml_fleet'),
     ('lake_outbox_row', 'oml_fleet'), ('lake_advance', 'oml_fleet'), ('lake_tables', 'oml_fleet'),
     ('lake_record_table', 'oml_fleet'), ('lake_unqueued', 'oml_fleet'), ('durability', 'oml_fleet'), ('kek_faults', 'oml_fleet'),
-    ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'), ('oml_requeue', 'oml_fleet'), ('lease_take', 'oml_fleet'), ('lease_release', 'oml_fleet'), ('leases', 'oml_fleet'), ('lake_bodies', 'oml_fleet'), ('lake_body', 'oml_fleet'), ('bodies_state', 'oml_fleet'), ('bodies_advance', 'oml_fleet'), ('lake_skip', 'oml_fleet'), ('lake_dead_letters', 'oml_fleet'), ('lake_claims', 'oml_fleet'), ('lake_attachments', 'oml_fleet'),
+    ('oml_fork_check', 'oml_fleet'), ('oml_gate_status', 'oml_fleet'), ('oml_gate_accept_loss', 'oml_fleet'), ('oml_adopt', 'oml_fleet'), ('oml_requeue', 'oml_fleet'), ('queue_again', 'oml_kernel'), ('lease_take', 'oml_fleet'), ('lease_release', 'oml_fleet'), ('leases', 'oml_fleet'), ('lake_bodies', 'oml_fleet'), ('lake_body', 'oml_fleet'), ('bodies_state', 'oml_fleet'), ('bodies_advance', 'oml_fleet'), ('lake_skip', 'oml_fleet'), ('lake_dead_letters', 'oml_fleet'), ('lake_claims', 'oml_fleet'), ('lake_attachments', 'oml_fleet'),
     ('gate_open', 'oml_fleet'), ('open_gate', 'oml_fleet'), ('open_gate_alone', 'oml_fleet'),
     ('lake_lost', 'oml_fleet'), ('lake_queued', 'oml_fleet'), ('accepted_losses', 'oml_fleet'),
     ('tlog_state', 'oml_fleet'), ('tlog_heads', 'oml_fleet'), ('tlog_keys', 'oml_fleet'), ('tlog_changes', 'oml_fleet'),
