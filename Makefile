@@ -51,7 +51,7 @@ bench: install
 	  echo "== $$bench"; $(BIN)/python $$bench || status=1; done; exit $$status
 
 bench-%: install
-	@$(BIN)/python bench/bench_$*.py
+	@$(BIN)/python bench/bench_$(subst -,_,$*).py
 
 image:
 	@scripts/try-image

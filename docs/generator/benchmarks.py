@@ -19,7 +19,7 @@ def build(root: Path) -> str:
             ratios = details.get("ratios")
             rows.append(
                 (
-                    code(f"make bench-{path.stem}"),
+                    code(f"make bench-{path.stem.replace('_', '-')}"),
                     code(key),
                     f"{result[key]:.4g}",
                     _required(details, result[key]),

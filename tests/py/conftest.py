@@ -12,6 +12,7 @@ import pytest
 from clients import KINDS, Kind, Stage
 from clusters import Quorum, quorum, template
 from oml.dev.cluster import Cluster
+from oml.store import open_store
 from seaweed import Bucket, serving
 from systems import SETTINGS, System, make_template
 
@@ -75,6 +76,7 @@ def private_system(tmp_path: Path) -> Iterator[System]:
 def s3() -> Iterator[dict[str, str]]:
     """The session's S3 server; what it gives are a client's storage options."""
     with _open_dir() as directory, serving(directory) as options:
+        open_store("s3://oml-tests/made", options).create("here", b"")  # and with it the bucket
         yield options
 
 

@@ -21,6 +21,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from seaweed import Bucket
+
 APP = "conformance"
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 CONFIGURATION = {"delta.checkpointInterval": "50", "delta.dataSkippingStatsColumns": "n"}
@@ -326,3 +328,40 @@ def test_a_commit_so_late_that_its_place_in_the_log_was_cleaned_away_has_no_effe
     assert DeltaTable(place).transaction_version(APP) == 5
     append(DeltaTable(place), 6, rows(6))
     assert numbers(DeltaTable(place)) == [1, 2, 3, 4, 5, 6]
+
+
+# -- on S3: what rests on its conditional put ----------------------------------------------------
+
+
+def test_on_s3_too_of_racing_commits_one_wins(bucket: Bucket) -> None:
+    url, options = f"{bucket.url}/table", bucket.options
+    DeltaTable.create(url, SCHEMA, configuration=CONFIGURATION, storage_options=options)
+    for number in range(1, 16):
+        tables = [DeltaTable(url, storage_options=options) for _ in range(3)]
+        attempts = [partial(append, table, number, rows(number)) for table in tables]
+        assert race(*attempts) == 1
+    assert numbers(DeltaTable(url, storage_options=options)) == list(range(1, 16))
+
+
+def test_on_s3_too_a_stale_commit_and_a_stale_merge_fail(bucket: Bucket) -> None:
+    url, options = f"{bucket.url}/table", bucket.options
+    DeltaTable.create(url, SCHEMA, configuration=CONFIGURATION, storage_options=options)
+    append(DeltaTable(url, storage_options=options), 1, rows(1))
+    stale = [DeltaTable(url, storage_options=options) for _ in range(2)]
+    append(DeltaTable(url, storage_options=options), 2, rows(2))
+    with pytest.raises((CommitFailedError, DeltaError)):
+        append(stale[0], 3, rows(3))
+    with pytest.raises((CommitFailedError, DeltaError)):
+        merge(stale[1], 3, of(_1="late"))
+    assert numbers(DeltaTable(url, storage_options=options)) == [1, 2]
+
+
+def test_on_s3_too_of_two_creators_without_retries_one_wins(bucket: Bucket) -> None:
+    once = CommitProperties(max_commit_retries=0)
+
+    def create(url: str) -> None:
+        DeltaTable.create(url, SCHEMA, commit_properties=once, storage_options=bucket.options)
+
+    for number in range(8):
+        url = f"{bucket.url}/table{number}"
+        assert race(partial(create, url), partial(create, url)) == 1

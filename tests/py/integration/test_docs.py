@@ -130,7 +130,7 @@ def test_every_sql_name_exists(system: System) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_make_target_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    targets |= {p.stem.replace("bench_", "bench-") for p in (ROOT / "bench").glob("bench_*.py")}
+    targets |= {p.stem.replace("_", "-") for p in (ROOT / "bench").glob("bench_*.py")}
     named = {target for code in _code(page) for target in re.findall(r"\bmake ([a-z-]+)", code)}
     assert named <= targets
 

@@ -135,7 +135,8 @@ def test_a_drain_that_is_held_back_says_so_and_exits_with_1(ready: System) -> No
     assert report["held_back"] == "open transactions have drawn outbox numbers"
     assert report["holders"][0].startswith(f"backend pid {b.info.backend_pid} (app, ")
     status = json.loads(ready.oml("lake", "status", "--json").stdout)
-    assert status["holders"] == report["holders"]
+    who = [name.partition(" (")[0] for name in report["holders"]]
+    assert [name.partition(" (")[0] for name in status["holders"]] == who
     assert (status["behind"], status["frontier"]) == (2, frontier(ready))
     b.commit()
     done = ready.oml(*DRAIN, env=PATIENT)

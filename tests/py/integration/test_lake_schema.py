@@ -71,6 +71,17 @@ def test_a_table_of_the_lake_that_was_changed_fails_the_check(system: System) ->
     assert check(system) == (1, [("silver.claims", None)])
 
 
+def test_no_table_forgets_its_transactions_and_each_has_few_statistics(system: System) -> None:
+    """With a retention, old transactions read as none: all would be applied once more."""
+    append(prepare(system))
+    drain(system)
+    for table in TABLES:
+        found = DeltaTable(f"{system.lake_url}/{table.location}").metadata().configuration
+        assert "delta.setTransactionRetentionDuration" not in found
+        assert found["delta.dataSkippingStatsColumns"] == ",".join(table.statistics)
+        assert found["delta.checkpointInterval"] == "50"
+
+
 def test_what_stays_out_of_the_lake_is_of_the_journal_and_has_a_reason(system: System) -> None:
     columns = {
         name
