@@ -5,7 +5,7 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +48,8 @@ class FaultProxy:
         self.chance: tuple[random.Random, float] | None = None
         """A source of chance and how often it makes a request go wrong, in [0, 1]."""
         self.met: Counter[Kind] = Counter()
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called when a request was cut short or went unacknowledged, before the client hears."""
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -169,5 +171,6 @@ class FaultProxy:
 
     def _drop(self, request: BaseHTTPRequestHandler, after_s: float) -> None:
         threading.Event().wait(after_s)
+        self.meanwhile()
         request.close_connection = True
         request.connection.close()

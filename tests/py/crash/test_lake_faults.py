@@ -5,8 +5,6 @@ OML_FAULT_RUNS is how many random runs there are; the seed is printed, OML_FAULT
 
 import os
 import random
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,29 +147,31 @@ def test_a_store_that_stalls_is_an_error_soon_and_is_written_to_later(
     expect_all(lake)
 
 
-def test_the_store_is_killed_in_the_middle_of_a_commit(
-    cluster: Cluster, tmp_path: Path, open_dir: Path
+@pytest.mark.parametrize("kind", ["cut-short", "unacknowledged"])
+def test_the_store_is_killed_in_the_middle_of_a_commit_or_just_after(
+    cluster: Cluster, tmp_path: Path, open_dir: Path, kind: Kind
 ) -> None:
     server = Seaweed(open_dir)
     server.start()
     try:
-        bucket = Bucket("s3://oml-tests/killed", server.options | HASTY)
-        with System(cluster, "oml_store_killed", tmp_path / "lake", bucket) as system:
-            append(prepare(system), 3)
-            drain_until_up(system)
-            for nth in (1, 2):
+        with FaultProxy(server.options["AWS_ENDPOINT_URL"]).running() as proxy:
+            options = server.options | {"AWS_ENDPOINT_URL": proxy.endpoint} | HASTY
+            bucket = Bucket("s3://oml-tests/killed", options)
+            name = f"oml_store_killed_{kind.replace('-', '_')}"
+            with System(cluster, name, tmp_path / "lake", bucket) as system:
+                append(prepare(system), 3)
+                drain_until_up(system)
                 append(system.connect("app"), 6)
-                stopped = system.start_oml(
-                    "lake", "drain", "--once", env={"OML_FAILPOINT": f"table.checked:{nth}:stop"}
-                )
-                os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
-                server.kill()
-                stopped.send_signal(signal.SIGCONT)
-                assert ended(stopped) == 2, "the store is away"
+                proxy.faults = [Fault(kind, "PUT", COMMIT)]
+                proxy.meanwhile = server.kill
+                with pytest.raises(LakeError) as caught:
+                    drain(system, lake_attempts=2)
+                assert caught.value.retryable and proxy.met[kind] == 1
+                proxy.heal()
+                proxy.meanwhile = lambda: None
                 server.start()
                 drain_until_up(system)
-                expect_exact(system)
-                expect_gold(system)
+                expect_all(system)
     finally:
         server.kill()
 
@@ -185,11 +185,6 @@ def drain_until_up(system: System, **others: Any) -> None:
             return
         except LakeError as error:
             assert error.retryable and time.monotonic() < deadline, error
-
-
-def ended(process: subprocess.Popen[str]) -> int:
-    process.communicate(timeout=2 * PATIENCE_S)
-    return process.returncode
 
 
 def test_a_bucket_that_was_emptied_is_not_filled_anew(

@@ -11,10 +11,12 @@ import pytest
 from judge import expect_gold, expect_silver, held
 from lakes import drain, expect_exact, prepare, value
 from oml.lake.schema import SILVER_ATTACHMENTS, SILVER_CLAIMS
+from seaweed import on_stores
 from submissions import Office
 from systems import System
 
 FAST: dict[str, Any] = {"lake_attempts": 2}
+pytestmark = on_stores
 DAMAGED = "the SHA-256 of its stored body is not the one that was signed"
 
 
