@@ -39,7 +39,7 @@ docs-check: install
 
 test: install lint docs-check
 	@scripts/test-sql
-	@$(BIN)/python -m pytest tests/py --numprocesses=4 --dist=worksteal
+	@$(BIN)/python -m pytest tests/py --numprocesses=3 --dist=worksteal
 
 lint: setup
 	@$(MAKE) --no-print-directory -s -C extension
