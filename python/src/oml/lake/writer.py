@@ -217,6 +217,8 @@ class LakeWriter:
         for table in self.tables if self._upkeep is not None else ():
             assert self._upkeep is not None
             if self._upkeep.due(table.name):
+                if self._lease is not None:
+                    self._lease.keep()
                 self._upkeep.run(self._open(table))
 
     @property
