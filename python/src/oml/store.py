@@ -135,7 +135,7 @@ def require_url(url: str, what: str) -> None:
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
     """Return the storage options of a Delta table, with our time limits where none are given.
 
-    As for our own requests: a store that stalls is an error within two minutes, and not silence.
+    As for our own requests: a store that stalls is an error within minutes, and not silence.
     """
     given = {_plain(name) for name in options}
     limits = {
