@@ -10,7 +10,9 @@ as $$
 begin
   perform oml.require_provider('operate');
   update oml.frontier f
-  set fenced_seq = greatest(f.fenced_seq, upto), fenced_at = clock_timestamp()
+  set
+    fenced_seq = greatest(f.fenced_seq, least(upto, (select coalesce(max(o.seq), 0) from oml.outbox o))),
+    fenced_at = clock_timestamp()
   where f.name = 'lake';
 end
 $$;

@@ -3,7 +3,7 @@
 create function oml.lake_attachments(after_seq bigint, upto bigint)
 returns table (
   outbox_seq bigint, tenant_id text, artifact_id text, version bigint, part int, name text, media_type text, bytes bigint,
-  plaintext_digest bytea, ciphertext_digest bytea, attached_seq bigint,
+  plaintext_digest bytea, ciphertext_digest bytea, submitted_at timestamptz, attached_seq bigint,
   is_whole boolean, is_new boolean, outbox_seqs bigint[], fault text
 )
 language plpgsql
@@ -35,7 +35,7 @@ begin
     group by q.tenant_id, q.artifact_id, q.version
   ),
   due as (
-    select t.*, s.seq as submitted_seq, jsonb_array_length(s.payload -> 'attachments') as many
+    select t.*, s.seq as submitted_seq, s.occurred_at as submitted_at, jsonb_array_length(s.payload -> 'attachments') as many
     from touched t
     left join oml.artifact_version v on v.tenant_id = t.tenant_id and v.artifact_id = t.artifact_id and v.version = t.version
     left join oml.journal s on s.tenant_id = v.tenant_id and s.seq = v.submitted_seq and s.type = 'submission.submit'
@@ -43,7 +43,7 @@ begin
   )
   select
     d.outbox_seq, d.tenant_id::text, d.artifact_id::text, d.version, (a.payload ->> 'part')::int, a.payload ->> 'name', a.payload ->> 'media_type',
-    (a.payload ->> 'bytes')::bigint, a.plaintext_digest, a.ciphertext_digest, a.seq,
+    (a.payload ->> 'bytes')::bigint, a.plaintext_digest, a.ciphertext_digest, d.submitted_at, a.seq,
     true, d.is_new, d.outbox_seqs,
     case
       when d.submitted_seq is null then 'the event of its submission is not where oml.artifact_version says'
@@ -54,7 +54,9 @@ begin
   left join lateral (
     select j.seq, j.payload, j.plaintext_digest, j.ciphertext_digest
     from oml.artifact_event e join oml.journal j on j.tenant_id = e.tenant_id and j.seq = e.seq
-    where e.tenant_id = d.tenant_id and e.artifact_id = d.artifact_id and j.artifact_version = d.version and j.type = 'submission.attach'
+    where e.tenant_id = d.tenant_id and e.artifact_id = d.artifact_id
+      and e.seq > d.submitted_seq and e.seq <= d.submitted_seq + d.many -- they follow it, see oml.store_submission
+      and j.artifact_version = d.version and j.type = 'submission.attach'
   ) a on true
   where not d.is_found or d.many is distinct from 0 or a.seq is not null
   order by d.outbox_seq, (a.payload ->> 'part')::int;

@@ -36,8 +36,10 @@ _CLAIMS = """
 """
 _ATTACHMENTS = """
     select a.tenant_id::text, a.artifact_id::text, a.version, a.part, a.name, a.media_type, a.bytes,
-      a.plaintext_digest, a.ciphertext_digest, a.attached_seq
+      a.plaintext_digest, a.ciphertext_digest, v.submitted_at, a.attached_seq
     from oml.attachment a
+    join oml.artifact_version v on v.tenant_id = a.tenant_id and v.artifact_id = a.artifact_id
+      and v.version = a.version
     where exists (
       select from oml.journal p where p.tenant_id = a.tenant_id and p.artifact_id = a.artifact_id
         and p.artifact_version = a.version and p.type = 'artifact.promoted'

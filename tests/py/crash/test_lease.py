@@ -13,6 +13,7 @@ from judge import expect_gold
 from lakes import (
     PATIENCE_S,
     append,
+    await_stop,
     batches,
     drain,
     expect_contiguous,
@@ -170,17 +171,6 @@ def await_line(daemon: Daemon, words: str) -> None:
         line = daemon.stderr.readline()
         assert line, f"it ended and never said {words!r}: {told}"
         told += line
-
-
-def await_stop(daemon: Daemon) -> None:
-    """Wait until a process is stopped."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with open(f"/proc/{daemon.pid}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "T":
-                return
-        assert time.monotonic() < deadline, "it never stopped"
-        time.sleep(0.02)
 
 
 def test_an_idle_transaction_that_holds_the_cut_is_named_with_its_pid_and_age(

@@ -8,10 +8,8 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -20,6 +18,7 @@ from judge import expect_gold, expect_silver
 from lakes import (
     PATIENCE_S,
     append,
+    await_stop,
     drain,
     expect_exact,
     frontier,
@@ -152,7 +151,7 @@ def _kill_the_server(work: Work) -> None:
     system, choose = work.office.system, work.choose
     place = f"{choose.choice(IN_A_TABLE)}:{choose.randrange(1, 6)}"
     stopped = system.start_oml("lake", "drain", "--once", env={"OML_FAILPOINT": f"{place}:stop"})
-    await_stop_or_end(stopped)
+    await_stop(stopped, or_end=True)
     system.cluster.kill()
     if stopped.poll() is None:
         stopped.send_signal(signal.SIGCONT)
@@ -170,16 +169,6 @@ def _roll_a_table_back(work: Work) -> None:
     drain(system, batch_rows=choose.choice([1, 100]))
     shutil.rmtree(table)
     shutil.move(kept, table)
-
-
-def await_stop_or_end(process: subprocess.Popen[str]) -> None:
-    """Wait until a process is stopped by its fail point, or is over."""
-    deadline = time.monotonic() + PATIENCE_S
-    while process.poll() is None:
-        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-            return
-        assert time.monotonic() < deadline, "it neither stopped nor ended"
-        time.sleep(0.02)
 
 
 Death = Callable[[Work], None]
@@ -216,7 +205,7 @@ def test_the_database_server_is_killed_in_the_middle_of_a_batch(private_system: 
         stopped = private_system.start_oml(
             "lake", "drain", "--once", env={"OML_FAILPOINT": f"table.committed:{nth}:stop"}
         )
-        await_stop_or_end(stopped)
+        await_stop(stopped)
         private_system.cluster.kill()
         stopped.send_signal(signal.SIGCONT)
         assert stopped.wait(PATIENCE_S) == 2, "the server is away"

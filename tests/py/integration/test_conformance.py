@@ -174,6 +174,39 @@ def test_a_merge_that_matches_nothing_commits_nothing_and_so_no_transaction(plac
     assert DeltaTable(place).transaction_version(APP) == 1
 
 
+def test_an_upsert_that_matches_nothing_and_inserts_nothing_commits_nothing(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1))
+    merge(DeltaTable(place), 2, of(_9="keep"))
+    assert DeltaTable(place).version() == 1
+    assert DeltaTable(place).transaction_version(APP) == 1
+
+
+def test_a_commit_whose_checkpoint_fails_raises_and_has_landed(tmp_path: Path) -> None:
+    url = str(tmp_path / "table")
+    DeltaTable.create(url, SCHEMA, configuration={"delta.checkpointInterval": "1"})
+    in_the_way = Path(url) / "_delta_log" / f"{1:020}.checkpoint.parquet"
+    in_the_way.mkdir()
+    with pytest.raises(DeltaError, match="directory"):
+        append(DeltaTable(url), 1, rows(1))
+    in_the_way.rmdir()
+    assert DeltaTable(url).transaction_version(APP) == 1
+    assert numbers(DeltaTable(url)) == [1]
+
+
+def test_a_retention_of_transactions_forgets_those_that_have_a_time_and_ours_have_none(
+    tmp_path: Path,
+) -> None:
+    url = str(tmp_path / "table")
+    retention = {"delta.setTransactionRetentionDuration": "interval 0 seconds"}
+    DeltaTable.create(url, SCHEMA, configuration=retention)
+    long_ago = int(time.time() * 1000) - 100_000
+    both = [Transaction(APP, 1), Transaction("timed", 1, last_updated=long_ago)]
+    properties = CommitProperties(app_transactions=both)
+    write_deltalake(DeltaTable(url), rows(1), mode="append", commit_properties=properties)
+    assert DeltaTable(url).transaction_version("timed") is None
+    assert DeltaTable(url).transaction_version(APP) == 1
+
+
 def test_of_two_creators_without_retries_one_wins(tmp_path: Path) -> None:
     once = CommitProperties(max_commit_retries=0)
 
@@ -365,3 +398,30 @@ def test_on_s3_too_of_two_creators_without_retries_one_wins(bucket: Bucket) -> N
     for number in range(8):
         url = f"{bucket.url}/table{number}"
         assert race(partial(create, url), partial(create, url)) == 1
+
+
+def test_on_s3_too_transactions_and_rows_outlive_maintenance(bucket: Bucket) -> None:
+    url, options = f"{bucket.url}/table", bucket.options
+    DeltaTable.create(url, SCHEMA, configuration=CONFIGURATION, storage_options=options)
+
+    def table() -> DeltaTable:
+        return DeltaTable(url, storage_options=options)
+
+    for number in range(1, 6):
+        append(table(), number, rows(number))
+    early = table()
+    table().optimize.compact()
+    with contextlib.suppress(CommitFailedError, DeltaError):
+        append(early, 6, rows(6))
+    landed = table().transaction_version(APP) == 6
+    table().alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    time.sleep(2.1)  # a store dates its files in seconds
+    cleaned = table()
+    cleaned.create_checkpoint()
+    cleaned.cleanup_metadata()
+    cleaned.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(Exception, match=r"version|found|log"):
+        DeltaTable(url, version=1, storage_options=options)
+    assert table().transaction_version(APP) == 5 + landed
+    assert numbers(table()) == [1, 2, 3, 4, 5, *[6] * landed]
+    assert len(table().file_uris()) <= 1 + landed

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import psycopg
 import pytest
 
 from judge import expect_gold, expect_silver, held
-from lakes import drain, expect_exact, prepare, value
+from lakes import PATIENCE_S, await_stop, drain, expect_exact, prepare, value
 from oml.lake.schema import SILVER_ATTACHMENTS, SILVER_CLAIMS
 from seaweed import on_stores
 from submissions import Office
@@ -26,14 +27,14 @@ def office(system: System) -> Office:
     return Office(system)
 
 
-def tamper(system: System, table: str, change: str, *parameters: object) -> None:
+def tamper(
+    system: System, table: str, change: str, *parameters: object, guard: str = "guard_rows"
+) -> None:
     """Change a guarded table as a superuser who turns its guard off."""
     with system.superuser.transaction():
-        system.superuser.execute(f"alter table oml.{table} disable trigger guard_rows".encode())
+        system.superuser.execute(f"alter table oml.{table} disable trigger {guard}".encode())
         system.superuser.execute(change.encode(), parameters)
-        system.superuser.execute(
-            f"alter table oml.{table} enable always trigger guard_rows".encode()
-        )
+        system.superuser.execute(f"alter table oml.{table} enable always trigger {guard}".encode())
 
 
 def damage(system: System, artifact: UUID) -> bytes:
@@ -261,3 +262,109 @@ def test_the_command_line_lists_dead_letters_and_queues_them_again(office: Offic
     assert all(d["requeued_as"] for d in json.loads(listed.stdout)["dead_letters"])
     expect_all(system)
     assert set(states(system)) == set(map(str, artifacts))
+
+
+# -- a rival that read the row while it could be applied, or while it could not ----------------
+
+
+def stop(system: System, place: str) -> subprocess.Popen[str]:
+    """Start a drain and wait until it has stopped itself at this place."""
+    rival = system.start_oml(
+        "lake", "drain", "--once", env={"OML_FAILPOINT": f"{place}:stop", "OML_LAKE_ATTEMPTS": "1"}
+    )
+    await_stop(rival)
+    return rival
+
+
+def go_on(rival: subprocess.Popen[str]) -> None:
+    rival.send_signal(signal.SIGCONT)
+    _, said = rival.communicate(timeout=PATIENCE_S)
+    assert rival.returncode == 0, said
+
+
+def test_what_a_rival_read_before_it_was_passed_over_is_not_applied_afterwards(
+    office: Office,
+) -> None:
+    system = office.system
+    drain(system)
+    artifact = office.submit(b"one")
+    office.promote(artifact)
+    rival = stop(system, "table.rows-read:2")
+    ciphertext = damage(system, artifact)
+    drain(system, **FAST)
+    office.chief.execute("select oml_demote(%s, 'wrong')", (artifact,))
+    drain(system, **FAST)
+    assert len(letters(system)) == 2
+    go_on(rival)
+    assert states(system) == {}
+    expect_all(system)
+    mend(system, artifact, ciphertext)
+    system.superuser.execute("select oml_requeue(%s, 'mended')", (first_dead(system),))
+    expect_all(system)
+    assert states(system) == {str(artifact): "demoted"}
+
+
+def test_what_a_rival_has_applied_meanwhile_is_not_passed_over(office: Office) -> None:
+    system = office.system
+    drain(system)
+    artifact = office.submit(b"one")
+    office.promote(artifact)
+    ciphertext = damage(system, artifact)
+    rival = stop(system, "row.given-up:1")
+    mend(system, artifact, ciphertext)
+    drain(system)
+    go_on(rival)
+    assert letters(system) == []
+    office.chief.execute("select oml_demote(%s, 'wrong')", (artifact,))
+    expect_all(system)
+    assert states(system) == {str(artifact): "demoted"}
+
+
+def test_a_row_that_was_passed_over_as_a_rival_applied_it_follows_what_changes_it(
+    office: Office,
+) -> None:
+    system = office.system
+    artifact = office.submit(b"one")
+    office.promote(artifact)
+    drain(system)
+    applied = value(
+        system.superuser, "select max(seq) from oml.outbox where target = 'silver.claims'"
+    )
+    system.superuser.execute("select oml.lake_skip(%s, 'a moment too late', 1)", (applied,))
+    office.chief.execute("select oml_demote(%s, 'wrong')", (artifact,))
+    drain(system, **FAST)
+    assert letters(system) == [
+        ("silver.claims", "artifact.promoted", "a moment too late"),
+        ("silver.claims", "artifact.demoted", "the row that it changes is a dead letter"),
+    ]
+    assert states(system) == {str(artifact): "demoted"}
+    system.superuser.execute("select oml_requeue(%s, 'to be sure')", (first_dead(system),))
+    expect_all(system)
+    assert states(system) == {str(artifact): "demoted"}
+
+
+def test_a_change_that_stays_faulty_is_passed_over_once_and_holds_up_nobody(
+    office: Office,
+) -> None:
+    system = office.system
+    bad, good = office.submit(b"one"), office.submit(b"two")
+    office.promote(bad)
+    office.chief.execute("select oml_demote(%s, 'wrong')", (bad,))
+    office.promote(good)
+    tamper(
+        system, "artifact_version",
+        "update oml.artifact_version set submitted_seq = 1 where artifact_id = %s", bad,
+        guard="guard_columns",
+    )  # fmt: skip
+    drain(system, batch_rows=1, **FAST)
+    lost = "the event of its submission is not where oml.artifact_version says"
+    assert letters(system) == [
+        ("silver.claims", "artifact.promoted", lost),
+        ("silver.attachments", "artifact.promoted", lost),
+        ("silver.claims", "artifact.demoted", lost),
+    ]
+    assert states(system) == {str(good): "promoted"}
+    drain(system, **FAST)
+    expect_exact(system)
+    expect_gold(system)
+    expect_journalled(system)

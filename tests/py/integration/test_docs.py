@@ -17,7 +17,7 @@ import oml
 from oml.cli import app
 from oml.core import cose, envelope
 from oml.core.chain import Fault
-from oml.failpoint import DEAD_LETTERS, LAKE, MOVER, TLOG, UPKEEP
+from oml.failpoint import CHANGES, DEAD_LETTERS, LAKE, MOVER, TLOG, UPKEEP
 from oml.settings import Settings
 from systems import System
 
@@ -156,7 +156,7 @@ def test_settings_are_all_described(system: System) -> None:
 
 
 def test_fail_points_are_all_described() -> None:
-    of_the_lake = (*LAKE, *DEAD_LETTERS, *UPKEEP, *MOVER)
+    of_the_lake = (*LAKE, *CHANGES, *DEAD_LETTERS, *UPKEEP, *MOVER)
     for name, places in (("operate-the-lake", of_the_lake), ("transparency-log", TLOG)):
         page = (DOCS / "guides" / f"{name}.md").read_text()
         assert set(re.findall(r"^\| `([a-z.-]+)` \|", page, re.MULTILINE)) == set(places)

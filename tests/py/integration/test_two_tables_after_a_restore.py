@@ -34,7 +34,7 @@ from oml.lake.source import Source
 from oml.lake.table import Bounds, LakeError
 from oml.lake.writer import LakeWriter
 from systems import Connection, System
-from two_tables import BOTH, COPY, feed, stop_feeding
+from two_tables import BOTH, COPY, feed, feed_again, stop_feeding
 
 
 @pytest.fixture
@@ -171,6 +171,31 @@ def test_a_frontier_set_back_into_the_batch_of_either_table_is_refused(
     set_frontier(system, 0)
     drain(system, BOTH)
     expect_both_exact(system)
+
+
+def test_a_frontier_set_back_into_a_batch_that_a_table_caught_up_with_is_no_fork(
+    system: System, app: Connection
+) -> None:
+    ends = []
+    for _ in range(3):
+        append(app, 2)
+        drain(system, (BRONZE_EVENTS,))
+        ends.append(frontier(system))
+    stop_feeding(system)
+    append(app, 2)
+    drain(system, (BRONZE_EVENTS,))
+    drain(system, BOTH)
+    caught_up = batches(system, COPY)[-1]
+    assert caught_up.frontier < ends[0] < ends[2] == caught_up.end, "a batch of bounds of its own"
+    set_frontier(system, ends[1])
+    feed_again(system)
+    append(app, 3)
+    drain(system, BOTH)
+    expect_exact(system)
+    assert rows(system, COPY) == queued(system, COPY)
+    set_frontier(system, outbox_max(system) - 1)
+    with pytest.raises(LakeError, match="straddles the frontier"):
+        drain(system, BOTH)
 
 
 # -- forks that only one of the tables shows -----------------------------------------------------

@@ -18,6 +18,7 @@ from lakes import (
     drain,
     expect_contiguous,
     expect_exact,
+    file_sizes,
     lake_writer,
     prepare,
     settings,
@@ -151,3 +152,27 @@ def expect_contiguous_bronze(system: System) -> None:
 
     found = batches(system)
     expect_contiguous([b for n, b in enumerate(found) if n == 0 or b != found[n - 1]])
+
+
+@pytest.mark.parametrize(("size", "commits"), [(40_000, 200), (100_000, 80)])
+def test_files_of_any_size_stay_few_as_commits_go_on(
+    system: System, monkeypatch: pytest.MonkeyPatch, size: int, commits: int
+) -> None:
+    whole, looked_after = 2**20, 5
+    monkeypatch.setattr(upkeep_module, "COMMITS", looked_after)
+    app = prepare(system)
+    system.superuser.execute("select oml_register_event_type('blob.added', max_bytes => 1000000)")
+    configured = settings(system, batch_rows=1, lake_file_bytes=whole)
+    app.execute(
+        "select oml_append('blob.added', jsonb_build_object('n',"
+        " (select string_agg(md5(n || ':' || g), '') from generate_series(1, %s / 16) g)))"
+        " from generate_series(1, %s) n",
+        (size, commits),
+    )
+    with Source(system.dsn(SUPERUSER)) as source:
+        LakeWriter(source, configured, (BRONZE_EVENTS,), upkeep=Upkeep(configured)).drain()
+    sizes = file_sizes(system)
+    assert sum(sizes) > commits * size / 2
+    most = 2 * looked_after + 2 * upkeep_module._STEP + 2 * sum(sizes) / whole
+    assert len(sizes) <= most, sorted(sizes)
+    expect_exact(system)

@@ -166,7 +166,8 @@ SILVER_ATTACHMENTS = LakeTable(
     key=("tenant_id", "artifact_id", "version", "part"),
     reader="oml.lake_attachments",
     writes="upsert",
-    statistics=("outbox_seq", "tenant_id"),
+    prune="submitted_at",
+    statistics=("outbox_seq", "tenant_id", "submitted_at"),
     unique=("outbox_seq", "artifact_id", "plaintext_digest", "ciphertext_digest"),
     columns=(
         Column("outbox_seq", pa.int64(), "Outbox seq of the release.", False),
@@ -179,6 +180,7 @@ SILVER_ATTACHMENTS = LakeTable(
         Column("bytes", pa.int64(), "Length of the plaintext in bytes.", False),
         Column("plaintext_digest", pa.binary(), "SHA-256 of the plaintext.", False),
         Column("ciphertext_digest", pa.binary(), "SHA-256 of the stored bytes.", False),
+        Column("submitted_at", TIMESTAMP, "Time of its submission.", False),
         Column("attached_seq", pa.int64(), "Chain seq of its submission.attach.", False),
     ),
 )

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 from urllib.request import url2pathname
@@ -27,14 +28,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from oml.errors import OmlError
 from oml.failpoint import failpoint
-from oml.lake.schema import LakeTable
+from oml.lake.schema import TIMESTAMP, LakeTable
 
 APP_ID = "oml-lakewriter"
 """Delta application id of the lake writer; its version is the last outbox seq applied."""
 _FRONTIER_ID = f"{APP_ID}/frontier"
 _END_ID = f"{APP_ID}/batch_end"
+_RECUT_ID = f"{APP_ID}/recut"
 _CHECKPOINT_EVERY = "50"
 _MOST_RANGES = 16
+_TICK = timedelta(milliseconds=1)
 _MARKS = ("is_new", "is_whole")
 _LONGEST_REASON = 400
 _PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
@@ -207,6 +210,11 @@ class OpenTable:
         end = self.delta.transaction_version(_END_ID)
         return None if frontier is None or end is None else Bounds(frontier, end)
 
+    @property
+    def is_recut(self) -> bool:
+        """Whether the last batch had bounds of its own, that no frontier need have stopped at."""
+        return self.delta.transaction_version(_RECUT_ID) == self.cursor
+
     def refresh(self) -> None:
         """Load what was committed since, for one who only reads."""
         try:
@@ -255,26 +263,69 @@ class OpenTable:
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
 
-    def commit(self, rows: pa.Table, bounds: Bounds) -> None:
+    def portions(self, rows: pa.Table, most_bytes: int) -> list[pa.Table]:
+        """Divide a batch's rows into what is committed one after the other.
+
+        A merge holds in memory several times what it writes anew: each file that may have one of
+        its rows. All portions but the last are for ``change``, rows of a few files with
+        ``most_bytes`` of them, or of one that is larger; the last is for ``commit``. New rows are
+        never merged beside a file that is larger already: so no file grows without end.
+        """
+        table = self.place.table
+        if not table.prune or "is_new" not in rows.column_names:
+            return [rows]
+        older = rows.filter(pc.invert(rows["is_new"])).sort_by(table.prune)
+        if older.num_rows == 0:
+            return [rows]
+        files = self._files(table.prune)
+        found: list[pa.Table] = []
+        while older.num_rows:
+            count = _longest(older[table.prune], files, most_bytes)
+            found.append(older.slice(0, count))
+            older = older.slice(count)
+        new = rows.filter(rows["is_new"])
+        if new.num_rows == 0:
+            return found
+        if _touched(files, found[-1][table.prune]) > most_bytes:
+            return [*found, new]
+        return [*found[:-1], pa.concat_tables([found[-1], new])]
+
+    def _files(self, column: str) -> pa.Table:
+        """Return the table's files: ``low`` and ``high`` of a column of times, and ``bytes``."""
+        found = pa.table(self.delta.get_add_actions(flatten=True))
+        low, high = (found[f"{end}.{column}"].cast(TIMESTAMP) for end in ("min", "max"))
+        return pa.table({"low": low, "high": high, "bytes": found["size_bytes"]})
+
+    def change(self, rows: pa.Table) -> None:
+        """Change rows that are there as a batch that begins here will have them; the cursor stays.
+
+        The batch is not applied by it: whoever applies it does all of this again, to the same end.
+        Committed is what ``fence`` commits: a commit through an older object conflicts. Any
+        exception leaves the outcome unknown.
+        """
+        marks = [name for name in _MARKS if name in rows.column_names]
+        self._merge(rows.select([*self.place.table.arrow_schema().names, *marks]), self.bounds)
+
+    def commit(self, rows: pa.Table, bounds: Bounds, *, recut: bool = False) -> None:
         """Commit one batch through this very object. Any exception leaves the outcome unknown.
 
         ``rows`` has the table's columns, each key once, and where rows are not all new ``is_new``
         and ``is_whole`` as well. What replaces or changes older rows is one MERGE; all else is an
-        append, which reads nothing.
+        append, which reads nothing. ``recut``: the bounds are those of no batch that was recorded.
         """
         table = self.place.table
         schema = table.arrow_schema()
         marks = [name for name in _MARKS if name in rows.column_names]
         is_new = not marks or pc.all(rows["is_new"], min_count=0).as_py()
         if rows.num_rows == 0 or (table.writes != "add" and is_new):
-            self.append(rows.select(schema.names).cast(schema), bounds)
+            self.append(rows.select(schema.names).cast(schema), bounds, recut=recut)
             return
-        done = self._merge(rows.select([*schema.names, *marks]), bounds)
+        done = self._merge(rows.select([*schema.names, *marks]), bounds, recut=recut)
         if not done.get("num_target_rows_updated") and not done.get("num_target_rows_inserted"):
             # A merge without a match makes no commit. The object saw none since it was loaded.
-            self.append(schema.empty_table(), bounds)
+            self.append(schema.empty_table(), bounds, recut=recut)
 
-    def append(self, rows: pa.Table, bounds: Bounds) -> None:
+    def append(self, rows: pa.Table, bounds: Bounds, *, recut: bool = False) -> None:
         """Commit rows beside those that are there. Any exception leaves the outcome unknown."""
         write_deltalake(
             self.delta,
@@ -282,10 +333,12 @@ class OpenTable:
             mode="append",
             writer_properties=writer_properties(self.place.table),
             target_file_size=self.place.file_bytes,
-            commit_properties=_transactions(bounds),
+            commit_properties=_transactions(bounds, recut=recut),
         )
 
-    def _merge(self, rows: pa.Table, bounds: Bounds) -> Mapping[str, Any]:
+    def _merge(
+        self, rows: pa.Table, bounds: Bounds | None, *, recut: bool = False
+    ) -> Mapping[str, Any]:
         """Fold rows into those of their keys, as the table declares; what was done comes back.
 
         Files whose statistics exclude every key are not read. For that the predicate names ranges
@@ -308,7 +361,7 @@ class OpenTable:
             source_alias="s",
             target_alias="t",
             writer_properties=writer_properties(table),
-            commit_properties=_transactions(bounds),
+            commit_properties=_transactions(bounds, recut=recut),
         )
         every = {name: f"s.{name}" for name in table.arrow_schema().names}
         if table.writes == "add":
@@ -329,30 +382,52 @@ class OpenTable:
         self.append(self.place.table.arrow_schema().empty_table(), self.bounds)
 
 
-def _transactions(bounds: Bounds) -> CommitProperties:
-    """Return what a commit records of its batch: the cursor, and the bounds behind it."""
-    return CommitProperties(
-        app_transactions=[
-            Transaction(APP_ID, bounds.end),
-            Transaction(_FRONTIER_ID, bounds.frontier),
-            Transaction(_END_ID, bounds.end),
-        ]
-    )
+def _transactions(bounds: Bounds | None, *, recut: bool = False) -> CommitProperties:
+    """Return what a commit records of its batch: the cursor, and the bounds behind it.
+
+    None, before the first batch: a cursor of 0.
+    """
+    recorded = [Transaction(APP_ID, bounds.end if bounds else 0)]
+    if bounds is not None:
+        recorded += [Transaction(_FRONTIER_ID, bounds.frontier), Transaction(_END_ID, bounds.end)]
+        recorded += [Transaction(_RECUT_ID, bounds.end)] if recut else []
+    return CommitProperties(app_transactions=recorded)
+
+
+def _longest(times: pa.ChunkedArray, files: pa.Table, most_bytes: int) -> int:
+    """Return how many of the times, from the first on, touch few enough bytes; 1 at least."""
+    least, most = 1, len(times)
+    while least < most:
+        middle = (least + most + 1) // 2
+        fits = _touched(files, times[:middle]) <= most_bytes
+        least, most = (middle, most) if fits else (least, middle - 1)
+    return least
+
+
+def _touched(files: pa.Table, times: pa.ChunkedArray) -> int:
+    """Return the bytes of the files that a merge of rows with these times reads.
+
+    ``files`` has ``low``, ``high`` (null where unknown; to the millisecond) and ``bytes``.
+    """
+    hit = pc.is_null(files["low"])
+    for low, high in _spans(times):
+        after = pc.greater_equal(files["high"], pa.scalar(low - _TICK, TIMESTAMP))
+        before = pc.less_equal(files["low"], pa.scalar(high + _TICK, TIMESTAMP))
+        hit = pc.or_(hit, pc.and_(pc.fill_null(after, True), before))
+    return int(pc.sum(files.filter(pc.fill_null(hit, True))["bytes"]).as_py() or 0)
 
 
 def _ranges(values: pa.ChunkedArray) -> list[tuple[str, str]]:
-    """Cover days or times with a few ranges, parted where the gaps are widest; as SQL literals."""
+    """Cover days or times with a few ranges, as SQL literals."""
+    return [(f"'{low.isoformat()}'", f"'{high.isoformat()}'") for low, high in _spans(values)]
+
+
+def _spans(values: pa.ChunkedArray) -> list[tuple[Any, Any]]:
+    """Cover days or times with a few ranges, parted where the gaps are widest."""
     found = sorted(set(values.to_pylist()))
     gaps = sorted(range(1, len(found)), key=lambda n: found[n] - found[n - 1])
-    parts = [
-        0,
-        *sorted(gaps[1 - _MOST_RANGES :]),
-        len(found),
-    ]
-    return [
-        (f"'{found[first].isoformat()}'", f"'{found[end - 1].isoformat()}'")
-        for first, end in pairwise(parts)
-    ]
+    parts = [0, *sorted(gaps[1 - _MOST_RANGES :]), len(found)]
+    return [(found[first], found[end - 1]) for first, end in pairwise(parts)]
 
 
 def writer_properties(table: LakeTable) -> WriterProperties:

@@ -28,9 +28,9 @@ log = logging.getLogger("oml.lake")
 
 COMMITS = 50
 """A table is looked at after so many commits; so many small files are compacted at once."""
-_SMALLER = 8
-"""Small files become files of this part of a file's size first: they are not copied into one large
-file over and over."""
+_STEP = 8
+"""Small files become files of this part of a file's size first, and 2 * _STEP of those become whole
+ones: nothing is copied into one large file over and over."""
 _SPILL_BYTES = 64 * 1024 * 1024
 _VACUUM_EVERY_S = 3600.0
 _LEFT_BEHIND_S = 3600.0
@@ -42,7 +42,7 @@ class _Record:
     """What is known of one table since this process began."""
 
     commits: int = 0
-    looked: float = field(default_factory=time.monotonic)
+    rolled: float = field(default_factory=time.monotonic)
     vacuumed: float | None = None
 
 
@@ -62,8 +62,10 @@ class Upkeep:
         record = self._records.setdefault(name, _Record())
         if record.commits >= COMMITS:
             return True
-        waited = time.monotonic() - record.looked
-        return record.commits > 0 and waited >= self._settings.lake_roll_s
+        return record.commits > 0 and self._has_waited(record)
+
+    def _has_waited(self, record: _Record) -> bool:
+        return time.monotonic() - record.rolled >= self._settings.lake_roll_s
 
     def run(self, opened: OpenTable) -> None:
         """Compact and vacuum a table as far as it is due. What fails is logged and comes again.
@@ -71,8 +73,10 @@ class Upkeep:
         ``opened`` is used up: load the table anew afterwards.
         """
         record = self._records.setdefault(opened.place.table.name, _Record())
-        waited = time.monotonic() - record.looked >= self._settings.lake_roll_s
-        record.commits, record.looked = 0, time.monotonic()
+        waited = self._has_waited(record)
+        record.commits = 0
+        if waited:
+            record.rolled = time.monotonic()
         try:
             if self._compact(opened, waited=waited):
                 failpoint("upkeep.compacted")
@@ -88,13 +92,14 @@ class Upkeep:
     def _compact(self, opened: OpenTable, *, waited: bool) -> bool:
         """Compact what is small, if there is enough of it or the time has come."""
         whole = opened.place.file_bytes
+        step = max(1, whole // _STEP)
         sizes = pa.table(opened.delta.get_add_actions())["size_bytes"]
-        small = pc.sum(pc.less(sizes, whole // _SMALLER)).as_py() or 0
-        middling = (pc.sum(pc.less(sizes, whole)).as_py() or 0) - small
-        if middling >= 2 * _SMALLER or (waited and small + middling >= 2):
+        small = pc.sum(pc.less(sizes, step / 2)).as_py() or 0
+        middling = (pc.sum(pc.less(sizes, whole / 2)).as_py() or 0) - small
+        if middling >= 2 * _STEP or (waited and small + middling >= 2):
             target = whole
         elif small >= COMMITS:
-            target = whole // _SMALLER
+            target = step
         else:
             return False
         done = opened.delta.optimize.compact(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -186,12 +187,14 @@ class LakeWriter:
         if made.limit is None:
             return
         progress(reached, made.limit)
-        rows, size = self.settings.batch_rows, self._batch_bytes
-        with Ahead(self.source, reached, made.limit, rows, size) as batches:
+        most = self.settings.batch_rows, self._batch_bytes
+        with Ahead(self.source, reached, made.limit, *most) as batches:
             for batch in batches:
                 failpoint("batch.chosen")
                 for table in self.tables:
-                    applied = self._step(table, batch.bounds, self._rows(table, batch))
+                    feeds = table.reader is not None and _feeds(table, batch)
+                    rows = self._rows(table, batch, feeds=feeds)
+                    applied = self._step(table, batch.bounds, rows, feeds=feeds)
                     report.rows[table.name] = report.rows.get(table.name, 0) + applied
                 failpoint("batch.committed")
                 self.source.advance(batch.bounds.end)
@@ -378,8 +381,10 @@ class LakeWriter:
                         _FORK_HINT,
                     )
                 batch = Bounds(at, end)
+                feeds = table.reader is not None and self.source.queued(table, at, end) > 0
                 rows = self._readable(table, batch)
-                report.recovered_rows += self._step(table, batch, rows)
+                recut = batch not in recorded
+                report.recovered_rows += self._step(table, batch, rows, feeds=feeds, recut=recut)
                 at = end
         if reached > state.frontier:
             self.source.advance(reached)
@@ -416,7 +421,7 @@ class LakeWriter:
                 continue
             if bounds is None or bounds.end != cursor or bounds.frontier >= cursor:
                 raise LakeError(f"{name} stands at {cursor} but records {bounds}", _FORK_HINT)
-            if bounds.frontier < state.frontier < cursor:
+            if bounds.frontier < state.frontier < cursor and not table.is_recut:
                 raise LakeError(
                     f"{name} records the batch ({bounds.frontier}, {bounds.end}], "
                     f"which straddles the frontier {state.frontier}",
@@ -455,11 +460,11 @@ class LakeWriter:
 
     # -- apply -------------------------------------------------------------------------------
 
-    def _rows(self, table: LakeTable, batch: Batch) -> pa.Table:
+    def _rows(self, table: LakeTable, batch: Batch, *, feeds: bool) -> pa.Table:
         """Return what a batch makes of a table's rows."""
         if table.reader is None:
             return rows_of(table, batch.rows)
-        if not pc.any(pc.equal(batch.rows["target"], table.target), min_count=0).as_py():
+        if not feeds:
             return table.arrow_schema().empty_table()
         return self._readable(table, batch.bounds)
 
@@ -471,45 +476,67 @@ class LakeWriter:
         """
         if table.reader is None:
             return self.source.rows(table, batch.frontier, batch.end)
+        given_up: set[tuple[int, ...]] = set()
         while True:
             tries = tenacity.Retrying(
                 stop=tenacity.stop_after_attempt(self.settings.lake_attempts),
                 wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
-                retry=tenacity.retry_if_result(lambda found: bool(found[1])),
+                retry=tenacity.retry_if_result(lambda found: found[1]),
                 retry_error_callback=lambda state: state.outcome and state.outcome.result(),
             )
-            rows, faulty = tries(self._read, table, batch)
+            rows, faulty = tries(self._read, table, batch, given_up)
             if not faulty:
                 return rows
             failpoint("row.given-up")
+            self._require_stand(table)
             for fault in faulty:
                 for seq in fault.outbox_seqs:
                     self.source.skip(seq, fault.reason, self.settings.lake_attempts)
                     failpoint("row.skipped")
+                given_up.add(fault.outbox_seqs)
 
-    def _read(self, table: LakeTable, batch: Bounds) -> tuple[pa.Table, list[silver.Fault]]:
+    def _read(
+        self, table: LakeTable, batch: Bounds, given_up: set[tuple[int, ...]]
+    ) -> tuple[pa.Table, list[silver.Fault]]:
+        """Return what can be applied but for the faulty rows, and those of them not given up."""
         rows = self.source.rows(table, batch.frontier, batch.end)
-        return rows, silver.faults(table, rows)
+        faulty = silver.faults(table, rows)
+        if any(fault.outbox_seqs in given_up for fault in faulty):
+            seqs = map(tuple, rows["outbox_seqs"].to_pylist())
+            rows = rows.filter(pa.array([each not in given_up for each in seqs]))
+        return rows, [fault for fault in faulty if fault.outbox_seqs not in given_up]
 
-    def _step(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
+    def _require_stand(self, table: LakeTable) -> None:
+        """Insist that a table stands where we left it, before a row of it is passed over.
+
+        Or a rival has applied the row meanwhile. Raises Overtaken.
+        """
+        if self._open(table).cursor != self._stands[table.name]:
+            raise Overtaken
+
+    def _step(
+        self, table: LakeTable, batch: Bounds, rows: pa.Table, *, feeds: bool, recut: bool = False
+    ) -> int:
         """Apply a batch to a table if it has rows for it, and return how many were applied.
 
         The first table has a commit for each batch, and with it conflicts whoever writes beside
-        us: so a batch has the same bounds wherever it is applied. A table that is left behind is
+        us: so a batch has the same bounds wherever it is applied. ``feeds``: outbox rows were read
+        for the table alone. Its batch is committed though no row came of them, or a
+        rival could still apply what was passed over here. A table that is left behind is
         moved on now and then.
         """
         if table is self.tables[0]:
             self._stands[table.name] = batch.frontier
-        elif rows.num_rows == 0 and batch.end - self._stands[table.name] < _FAR:
+        elif rows.num_rows == 0 and not feeds and batch.end - self._stands[table.name] < _FAR:
             self._empty_upto[table.name] = self._stands[table.name], batch.end
             return 0
-        applied = self._apply(table, batch, rows)
+        applied = self._apply(table, batch, rows, recut=recut)
         if self._upkeep is not None:
             self._upkeep.committed(table.name)
         self._stands[table.name] = batch.end
         return applied
 
-    def _apply(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
+    def _apply(self, table: LakeTable, batch: Bounds, rows: pa.Table, *, recut: bool) -> int:
         """Apply one batch to one table and return its rows; 0 when the table had it already.
 
         Raises Overtaken when the table no longer stands where we left it.
@@ -522,11 +549,14 @@ class LakeWriter:
             reraise=True,
         )
         try:
-            return int(tries(self._attempt, table, batch, rows))
+            return int(tries(self._attempt, table, batch, rows, recut=recut))
         except _Unknown as error:
             failure = error.__cause__
-        if self._open(table).bounds == batch:
+        opened = self._open(table)
+        if opened.bounds == batch:
             return 0
+        if opened.cursor != self._stands[table.name]:
+            raise Overtaken
         raise LakeUnavailable(
             f"batch ({batch.frontier}, {batch.end}] could not be committed to {table.name}: "
             f"{failure}",
@@ -536,7 +566,7 @@ class LakeWriter:
             ),
         ) from failure
 
-    def _attempt(self, table: LakeTable, batch: Bounds, rows: pa.Table) -> int:
+    def _attempt(self, table: LakeTable, batch: Bounds, rows: pa.Table, *, recut: bool) -> int:
         """Look where the table stands and commit through the same object.
 
         It may be the one that was loaded when the drain began: a rival's commit since then fails
@@ -545,16 +575,30 @@ class LakeWriter:
         opened = self._loaded.pop(table.name, None) or self._open(table)
         if opened.cursor == batch.end and opened.bounds == batch:
             return 0
-        if opened.cursor != self._stands[table.name]:
+        *changes, last = opened.portions(rows, self._batch_bytes)
+        for portion in changes:
+            self._commit(opened, partial(OpenTable.change, rows=portion))
+            failpoint("table.changed")
+            opened = self._open(table)
+        self._commit(opened, partial(OpenTable.commit, rows=last, bounds=batch, recut=recut))
+        failpoint("table.committed")
+        return int(rows.num_rows)
+
+    def _commit(self, opened: OpenTable, write: Callable[[OpenTable], None]) -> None:
+        """Write through a table that was just loaded, if it stands where we left it."""
+        if opened.cursor != self._stands[opened.place.table.name]:
             raise Overtaken
         failpoint("table.checked")
         self._still_ours()
         try:
-            opened.commit(rows, batch)
+            write(opened)
         except Exception as error:
             raise _Unknown from error
-        failpoint("table.committed")
-        return int(rows.num_rows)
+
+
+def _feeds(table: LakeTable, batch: Batch) -> bool:
+    """Tell whether a batch has outbox rows for a table."""
+    return bool(pc.any(pc.equal(batch.rows["target"], table.target), min_count=0).as_py())
 
 
 @contextmanager
