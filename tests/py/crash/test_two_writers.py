@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -24,7 +24,7 @@ from lakes import (
 )
 from oml.lake import table as table_module
 from oml.lake.schema import BRONZE_EVENTS
-from oml.lake.table import Bounds, LakeError, OpenTable, Place
+from oml.lake.table import LakeError, OpenTable, Place
 from oml.lake.writer import Drained, LakeWriter
 from seaweed import on_stores
 from systems import System
@@ -63,12 +63,12 @@ def test_in_200_rounds_of_two_racing_writers_no_batch_is_applied_twice(
     append_to_delta = OpenTable.append
     refused = 0
 
-    def append_after_a_pause(self: OpenTable, rows: pa.Table, bounds: Bounds) -> None:
+    def append_after_a_pause(self: OpenTable, *batch: Any, recut: bool = False) -> None:
         """Widen the window between check and commit, and count the commits that were refused."""
         nonlocal refused
         time.sleep(between.uniform(0, LONGEST_PAUSE_S))
         try:
-            append_to_delta(self, rows, bounds)
+            append_to_delta(self, *batch, recut=recut)
         except Exception:
             refused += 1
             raise
@@ -131,11 +131,11 @@ def test_a_writer_that_slept_between_check_and_commit_is_refused(
     append_to_delta = OpenTable.append
     asleep, wake = threading.Event(), threading.Event()
 
-    def sleep_first(self: OpenTable, rows: pa.Table, bounds: Bounds) -> None:
+    def sleep_first(self: OpenTable, *batch: Any, recut: bool = False) -> None:
         if threading.current_thread().name.startswith("sleeper"):
             asleep.set()
             assert wake.wait(120)
-        append_to_delta(self, rows, bounds)
+        append_to_delta(self, *batch, recut=recut)
 
     monkeypatch.setattr(OpenTable, "append", sleep_first)
     with ThreadPoolExecutor(1, thread_name_prefix="sleeper") as pool:
