@@ -214,11 +214,11 @@ def test_nothing_is_written_behind_a_batch_whose_commit_failed(
     append_to_delta = OpenTable.append
     tried: list[Bounds] = []
 
-    def fail(self: OpenTable, found: pa.Table, bounds: Bounds) -> None:
+    def fail(self: OpenTable, found: pa.Table, bounds: Bounds, **others: Any) -> None:
         tried.append(bounds)
         if len(set(tried)) == at:
             raise OSError("the store is away")
-        append_to_delta(self, found, bounds)
+        append_to_delta(self, found, bounds, **others)
 
     with monkeypatch.context() as patch:
         patch.setattr(OpenTable, "append", fail)
@@ -239,11 +239,11 @@ def test_a_drain_that_is_overtaken_forgets_what_it_read(
     append_to_delta = OpenTable.append
     rival: list[Any] = []
 
-    def after_a_rival(self: OpenTable, found: pa.Table, bounds: Bounds) -> None:
+    def after_a_rival(self: OpenTable, found: pa.Table, bounds: Bounds, **others: Any) -> None:
         if not rival:
             rival.append(bounds)
             rival.append(drain(system, batch_rows=5))
-        append_to_delta(self, found, bounds)
+        append_to_delta(self, found, bounds, **others)
 
     monkeypatch.setattr(OpenTable, "append", after_a_rival)
     report = drain(system, batch_rows=3)
