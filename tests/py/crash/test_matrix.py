@@ -255,3 +255,24 @@ def test_the_daemon_goes_on_through_a_kill_of_the_server(private_system: System)
         serving.communicate(timeout=PATIENCE_S)
     drain(private_system)
     expect_all(private_system)
+
+
+def test_a_whole_lake_that_comes_back_older_and_a_crash_after_that_is_no_fork(
+    system: System,
+) -> None:
+    app = prepare(system)
+    append(app, 3)
+    drain(system)
+    kept = system.lake.parent / "kept"
+    shutil.copytree(system.lake, kept)
+    append(app, 3)
+    drain(system)
+    for table in TABLES:
+        shutil.rmtree(system.lake / table.location)
+        shutil.copytree(kept / table.location, system.lake / table.location)
+    append(app, 3)
+    killed = system.oml("lake", "drain", "--once", env={"OML_FAILPOINT": "table.committed"})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    drain(system)
+    expect_exact(system)
+    expect_gold(system)

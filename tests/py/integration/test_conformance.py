@@ -297,6 +297,42 @@ def test_a_merge_through_a_stale_object_fails(place: str) -> None:
     assert texts(place) == {1: "text 1", 2: "text 2"}
 
 
+def update(table: DeltaTable, at: int, number: int, text: str) -> dict[str, object]:
+    return dict(
+        table.update(
+            updates={"text": f"CASE WHEN n = {number} THEN '{text}' ELSE text END"},
+            predicate=f"n = {number} and text < '{text}'",
+            commit_properties=transaction(at),
+        )
+    )
+
+
+def test_an_update_is_one_commit_with_its_transaction_or_none_if_nothing_matches(
+    place: str,
+) -> None:
+    append(DeltaTable(place), 1, rows(1, 2))
+    append(DeltaTable(place), 1, rows(3))
+    done = update(DeltaTable(place), 1, 2, "x")
+    assert (done["num_updated_rows"], done["num_removed_files"]) == (1, 1), "the one that holds it"
+    assert DeltaTable(place).version() == 3
+    assert DeltaTable(place).transaction_version(APP) == 1
+    assert texts(place) == {1: "text 1", 2: "x", 3: "text 3"}
+    update(DeltaTable(place), 9, 2, "a")
+    assert DeltaTable(place).version() == 3
+    assert DeltaTable(place).transaction_version(APP) == 1
+
+
+def test_an_update_through_a_stale_object_fails(place: str) -> None:
+    append(DeltaTable(place), 1, rows(1, 2))
+    stale = [DeltaTable(place), DeltaTable(place)]
+    update(DeltaTable(place), 1, 1, "x")
+    with pytest.raises((CommitFailedError, DeltaError)):
+        update(stale[0], 1, 2, "x")
+    with pytest.raises((CommitFailedError, DeltaError)):
+        append(stale[1], 2, rows(3))
+    assert texts(place) == {1: "x", 2: "text 2"}
+
+
 def test_ranges_in_a_merge_leave_out_the_files_outside_them_and_no_row_within(place: str) -> None:
     for number in range(10):
         append(DeltaTable(place), number + 1, rows(*range(10 * number, 10 * number + 10)))

@@ -4,10 +4,10 @@ import json
 import signal
 import subprocess
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
+from damages import damage, first_dead, mend, tamper
 
 from judge import expect_gold, expect_silver, held
 from lakes import PATIENCE_S, await_stop, drain, expect_exact, prepare, value
@@ -25,29 +25,6 @@ DAMAGED = "the SHA-256 of its stored body is not the one that was signed"
 def office(system: System) -> Office:
     prepare(system, "globex")
     return Office(system)
-
-
-def tamper(
-    system: System, table: str, change: str, *parameters: object, guard: str = "guard_rows"
-) -> None:
-    """Change a guarded table as a superuser who turns its guard off."""
-    with system.superuser.transaction():
-        system.superuser.execute(f"alter table oml.{table} disable trigger {guard}".encode())
-        system.superuser.execute(change.encode(), parameters)
-        system.superuser.execute(f"alter table oml.{table} enable always trigger {guard}".encode())
-
-
-def damage(system: System, artifact: UUID) -> bytes:
-    """Flip bytes of a stored body and return what it was."""
-    of = "where artifact_id = %s and part = 0"
-    before = value(system.superuser, f"select ciphertext from oml.body {of}", artifact)
-    tamper(system, "body", f"update oml.body set ciphertext = 'damaged' {of}", artifact)
-    return bytes(before)
-
-
-def mend(system: System, artifact: UUID, ciphertext: bytes) -> None:
-    change = "update oml.body set ciphertext = %s where artifact_id = %s and part = 0"
-    tamper(system, "body", change, ciphertext, artifact)
 
 
 def letters(system: System) -> list[tuple[str, str, str]]:
@@ -83,11 +60,6 @@ def expect_all(system: System) -> None:
     expect_silver(system)
     expect_gold(system)
     expect_journalled(system)
-
-
-def first_dead(system: System) -> int:
-    query = "select min(outbox_seq) from oml.dead_letter where requeued_seq is null"
-    return int(value(system.superuser, query))
 
 
 @pytest.mark.parametrize("batch_rows", [2, 1000])

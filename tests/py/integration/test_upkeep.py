@@ -176,3 +176,37 @@ def test_files_of_any_size_stay_few_as_commits_go_on(
     most = 2 * looked_after + 2 * upkeep_module._STEP + 2 * sum(sizes) / whole
     assert len(sizes) <= most, sorted(sizes)
     expect_exact(system)
+
+
+def test_processes_that_end_after_a_commit_each_leave_few_files_too(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "COMMITS", 5)
+    app = prepare(system)
+    for _ in range(24):
+        append(app, 1)
+        with keeping(system) as writer:
+            writer.drain()
+        assert len(files(system)) <= 5
+    expect_exact(system)
+
+
+def test_a_file_that_is_large_is_not_copied_again_for_each_few_rows(system: System) -> None:
+    app = prepare(system)
+    whole = 2**20
+    system.superuser.execute("select oml_register_event_type('blob.added', max_bytes => 1000000)")
+    for number in range(2):
+        app.execute(
+            "select oml_append('blob.added', jsonb_build_object('n', (select string_agg("
+            "md5(%s || ':' || g), '') from generate_series(1, 20000) g)))",
+            (number,),
+        )
+    drain(system, lake_file_bytes=whole)
+    (large,) = (path for path in files(system))
+    assert file_sizes(system)[0] > whole / 2
+    for _ in range(12):
+        append(app, 1)
+        with keeping(system, lake_roll_s=0.0001, lake_file_bytes=whole) as writer:
+            writer.drain()
+        assert large in files(system) and len(files(system)) <= 3
+    expect_exact(system)

@@ -7,9 +7,9 @@ fails ours. A fresh load between check and commit would take that away.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from urllib.request import url2pathname
@@ -28,7 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from oml.errors import OmlError
 from oml.failpoint import failpoint
-from oml.lake.schema import TIMESTAMP, LakeTable
+from oml.lake.schema import LakeTable
 
 APP_ID = "oml-lakewriter"
 """Delta application id of the lake writer; its version is the last outbox seq applied."""
@@ -37,8 +37,9 @@ _END_ID = f"{APP_ID}/batch_end"
 _RECUT_ID = f"{APP_ID}/recut"
 _CHECKPOINT_EVERY = "50"
 _MOST_RANGES = 16
-_TICK = timedelta(milliseconds=1)
-_MARKS = ("is_new", "is_whole")
+_SCANNED_AT_A_TIME = 10_000
+_CHANGED_AT_A_TIME = 64
+"""Rows that one commit changes: each is a branch of an expression, and may have its own file."""
 _LONGEST_REASON = 400
 _PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
 
@@ -263,64 +264,96 @@ class OpenTable:
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
 
-    def portions(self, rows: pa.Table, most_bytes: int) -> list[pa.Table]:
-        """Divide a batch's rows into what is committed one after the other.
+    def behind(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Divide a batch's rows into those that are to be appended, and those the table is behind.
 
-        A merge holds in memory several times what it writes anew: each file that may have one of
-        its rows. All portions but the last are for ``change``, rows of a few files with
-        ``most_bytes`` of them, or of one that is larger; the last is for ``commit``. New rows are
-        never merged beside a file that is larger already: so no file grows without end.
+        Appended are new rows, and whole ones whose key is not there. The others are in the table,
+        as an older outbox seq left them; what it has already, and what changes a row that is not
+        there, is in neither. Read are the key columns of files that the older rows' times allow.
         """
         table = self.place.table
-        if not table.prune or "is_new" not in rows.column_names:
-            return [rows]
-        older = rows.filter(pc.invert(rows["is_new"])).sort_by(table.prune)
+        if "is_new" not in rows.column_names:
+            return rows, rows.slice(0, 0)
+        older = rows.filter(pc.invert(rows["is_new"]))
         if older.num_rows == 0:
-            return [rows]
-        files = self._files(table.prune)
-        found: list[pa.Table] = []
-        while older.num_rows:
-            count = _longest(older[table.prune], files, most_bytes)
-            found.append(older.slice(0, count))
-            older = older.slice(count)
-        new = rows.filter(rows["is_new"])
-        if new.num_rows == 0:
-            return found
-        if _touched(files, found[-1][table.prune]) > most_bytes:
-            return [*found, new]
-        return [*found[:-1], pa.concat_tables([found[-1], new])]
+            return rows, older
+        there = dict[tuple[Any, ...], int]()
+        for start in range(0, older.num_rows, _SCANNED_AT_A_TIME):
+            some = older.slice(start, _SCANNED_AT_A_TIME)
+            artifacts = ", ".join(sorted({_literal(each) for each in _values(some, "artifact_id")}))
+            within = f"{self._within(some)} and artifact_id in ({artifacts})"
+            found = self.scan([*table.key, "outbox_seq"], within)
+            there |= dict(zip(_keys(found, table.key), _values(found, "outbox_seq"), strict=True))
+        have = [there.get(key) for key in _keys(rows, table.key)]
+        is_added = [
+            new or (whole and at is None)
+            for new, whole, at in zip(
+                _values(rows, "is_new"), _values(rows, "is_whole"), have, strict=True
+            )
+        ]
+        is_behind = [
+            not added and at is not None and at < seq
+            for added, at, seq in zip(is_added, have, _values(rows, "outbox_seq"), strict=True)
+        ]
+        return rows.filter(pa.array(is_added)), rows.filter(pa.array(is_behind))
 
-    def _files(self, column: str) -> pa.Table:
-        """Return the table's files: ``low`` and ``high`` of a column of times, and ``bytes``."""
-        found = pa.table(self.delta.get_add_actions(flatten=True))
-        low, high = (found[f"{end}.{column}"].cast(TIMESTAMP) for end in ("min", "max"))
-        return pa.table({"low": low, "high": high, "bytes": found["size_bytes"]})
+    def change(self, rows: pa.Table) -> int:
+        """Change rows that the table is behind, as many as one commit takes; return how many.
 
-    def change(self, rows: pa.Table) -> None:
-        """Change rows that are there as a batch that begins here will have them; the cursor stays.
-
-        The batch is not applied by it: whoever applies it does all of this again, to the same end.
-        Committed is what ``fence`` commits: a commit through an older object conflicts. Any
+        The cursor stays: no batch is applied by it, and whoever applies one finds the rows changed.
+        Committed is what ``fence`` commits: a commit through an older object conflicts. A row is
+        never taken back: one that has a later outbox seq stays as it is. Only files that
+        hold such rows are written anew, a few batches of their rows in memory at a time; but a row
+        that is written whole takes a MERGE, and that holds each file its time allows. Any
         exception leaves the outcome unknown.
         """
-        marks = [name for name in _MARKS if name in rows.column_names]
-        self._merge(rows.select([*self.place.table.arrow_schema().names, *marks]), self.bounds)
+        table = self.place.table
+        whole = rows.filter(rows["is_whole"])
+        if whole.num_rows:
+            names = table.arrow_schema().names
+            self._merge(whole.select(names).slice(0, 1), self.bounds)
+            return 1
+        some = rows.sort_by(table.prune).slice(0, _CHANGED_AT_A_TIME)
+        each = some.select(["outbox_seq", *table.key, *table.changes]).to_pylist()
+        hits = [
+            " and ".join(f"{name} = {_literal(row[name])}" for name in table.key) for row in each
+        ]
+        older = [
+            f"({hit} and outbox_seq < {row['outbox_seq']})"
+            for hit, row in zip(hits, each, strict=True)
+        ]
+        self.delta.update(
+            updates={
+                name: _case(hits, [row[name] for row in each], name) for name in table.changes
+            },
+            predicate=f"{self._within(some)} and ({' or '.join(older)})",
+            writer_properties=writer_properties(table),
+            commit_properties=_transactions(self.bounds),
+        )
+        return len(each)
+
+    def _within(self, rows: pa.Table) -> str:
+        """Return a condition on the column that files are left out by, which these rows meet."""
+        column = self.place.table.prune
+        spans = (
+            f"({column} >= {low} and {column} <= {high})" for low, high in _ranges(rows[column])
+        )
+        return f"({' or '.join(spans)})"
 
     def commit(self, rows: pa.Table, bounds: Bounds, *, recut: bool = False) -> None:
         """Commit one batch through this very object. Any exception leaves the outcome unknown.
 
-        ``rows`` has the table's columns, each key once, and where rows are not all new ``is_new``
-        and ``is_whole`` as well. What replaces or changes older rows is one MERGE; all else is an
+        ``rows`` has the table's columns, each key once; of a table that upserts, only what
+        ``behind`` says is to be appended. What is added to older rows is one MERGE; all else is an
         append, which reads nothing. ``recut``: the bounds are those of no batch that was recorded.
         """
         table = self.place.table
         schema = table.arrow_schema()
-        marks = [name for name in _MARKS if name in rows.column_names]
-        is_new = not marks or pc.all(rows["is_new"], min_count=0).as_py()
-        if rows.num_rows == 0 or (table.writes != "add" and is_new):
-            self.append(rows.select(schema.names).cast(schema), bounds, recut=recut)
+        rows = rows.select(schema.names).cast(schema)
+        if rows.num_rows == 0 or table.writes != "add":
+            self.append(rows, bounds, recut=recut)
             return
-        done = self._merge(rows.select([*schema.names, *marks]), bounds, recut=recut)
+        done = self._merge(rows, bounds, recut=recut)
         if not done.get("num_target_rows_updated") and not done.get("num_target_rows_inserted"):
             # A merge without a match makes no commit. The object saw none since it was loaded.
             self.append(schema.empty_table(), bounds, recut=recut)
@@ -347,12 +380,9 @@ class OpenTable:
         table = self.place.table
         same = [f"t.{name} = s.{name}" for name in table.key]
         if table.prune:
-            older = (
-                rows.filter(pc.invert(rows["is_new"])) if "is_new" in rows.column_names else rows
-            )
             ranges = (
                 f"(t.{table.prune} >= {low} and t.{table.prune} <= {high})"
-                for low, high in _ranges(older[table.prune])
+                for low, high in _ranges(rows[table.prune])
             )
             same.append(f"({' or '.join(ranges)})")
         merger = self.delta.merge(
@@ -366,15 +396,8 @@ class OpenTable:
         every = {name: f"s.{name}" for name in table.arrow_schema().names}
         if table.writes == "add":
             sums = {name: f"t.{name} + s.{name}" for name in table.changes}
-            merger = merger.when_matched_update(sums).when_not_matched_insert(every)
-        else:
-            whole = "s.is_whole"
-            merger = merger.when_matched_update(every, whole)
-            if table.changes:
-                changed = {name: every[name] for name in table.changes}
-                merger = merger.when_matched_update(changed, f"not {whole}")
-            merger = merger.when_not_matched_insert(every, whole)
-        return merger.execute()
+            return merger.when_matched_update(sums).when_not_matched_insert(every).execute()
+        return merger.when_matched_update(every, "t.outbox_seq < s.outbox_seq").execute()
 
     def fence(self) -> None:
         """Commit nothing, at the same bounds: so a commit through an older object conflicts."""
@@ -394,40 +417,40 @@ def _transactions(bounds: Bounds | None, *, recut: bool = False) -> CommitProper
     return CommitProperties(app_transactions=recorded)
 
 
-def _longest(times: pa.ChunkedArray, files: pa.Table, most_bytes: int) -> int:
-    """Return how many of the times, from the first on, touch few enough bytes; 1 at least."""
-    least, most = 1, len(times)
-    while least < most:
-        middle = (least + most + 1) // 2
-        fits = _touched(files, times[:middle]) <= most_bytes
-        least, most = (middle, most) if fits else (least, middle - 1)
-    return least
+def _values(rows: pa.Table, name: str) -> list[Any]:
+    values: list[Any] = rows[name].to_pylist()
+    return values
 
 
-def _touched(files: pa.Table, times: pa.ChunkedArray) -> int:
-    """Return the bytes of the files that a merge of rows with these times reads.
+def _keys(rows: pa.Table, key: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(_values(rows, name) for name in key), strict=True))
 
-    ``files`` has ``low``, ``high`` (null where unknown; to the millisecond) and ``bytes``.
-    """
-    hit = pc.is_null(files["low"])
-    for low, high in _spans(times):
-        after = pc.greater_equal(files["high"], pa.scalar(low - _TICK, TIMESTAMP))
-        before = pc.less_equal(files["low"], pa.scalar(high + _TICK, TIMESTAMP))
-        hit = pc.or_(hit, pc.and_(pc.fill_null(after, True), before))
-    return int(pc.sum(files.filter(pc.fill_null(hit, True))["bytes"]).as_py() or 0)
+
+def _case(hits: list[str], values: list[Any], otherwise: str) -> str:
+    """Return the SQL of a column's value: of the first condition that holds, else as it was."""
+    cases = (f"WHEN {hit} THEN {_literal(value)}" for hit, value in zip(hits, values, strict=True))
+    return f"CASE {' '.join(cases)} ELSE {otherwise} END"
+
+
+def _literal(value: object) -> str:
+    """Return a value as a DataFusion SQL literal."""
+    if isinstance(value, datetime):
+        return f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    if isinstance(value, int):
+        return str(value)
+    assert isinstance(value, str)
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _ranges(values: pa.ChunkedArray) -> list[tuple[str, str]]:
-    """Cover days or times with a few ranges, as SQL literals."""
-    return [(f"'{low.isoformat()}'", f"'{high.isoformat()}'") for low, high in _spans(values)]
-
-
-def _spans(values: pa.ChunkedArray) -> list[tuple[Any, Any]]:
-    """Cover days or times with a few ranges, parted where the gaps are widest."""
+    """Cover days or times with a few ranges, parted where the gaps are widest; as SQL literals."""
     found = sorted(set(values.to_pylist()))
     gaps = sorted(range(1, len(found)), key=lambda n: found[n] - found[n - 1])
     parts = [0, *sorted(gaps[1 - _MOST_RANGES :]), len(found)]
-    return [(found[first], found[end - 1]) for first, end in pairwise(parts)]
+    return [
+        (f"'{found[first].isoformat()}'", f"'{found[end - 1].isoformat()}'")
+        for first, end in pairwise(parts)
+    ]
 
 
 def writer_properties(table: LakeTable) -> WriterProperties:

@@ -42,6 +42,7 @@ class _Record:
     """What is known of one table since this process began."""
 
     commits: int = 0
+    has_looked: bool = False
     rolled: float = field(default_factory=time.monotonic)
     vacuumed: float | None = None
 
@@ -58,11 +59,14 @@ class Upkeep:
         self._records.setdefault(name, _Record()).commits += 1
 
     def due(self, name: str) -> bool:
-        """Tell whether a table should be looked at: by its commits, or by time if it had any."""
+        """Tell whether a table should be looked at: by its commits, or by time if it had any.
+
+        And after its first: how many files there are is not known before.
+        """
         record = self._records.setdefault(name, _Record())
         if record.commits >= COMMITS:
             return True
-        return record.commits > 0 and self._has_waited(record)
+        return record.commits > 0 and (not record.has_looked or self._has_waited(record))
 
     def _has_waited(self, record: _Record) -> bool:
         return time.monotonic() - record.rolled >= self._settings.lake_roll_s
@@ -74,14 +78,15 @@ class Upkeep:
         """
         record = self._records.setdefault(opened.place.table.name, _Record())
         waited = self._has_waited(record)
-        record.commits = 0
+        record.commits, record.has_looked = 0, True
         if waited:
             record.rolled = time.monotonic()
         try:
-            if self._compact(opened, waited=waited):
+            compacted = self._compact(opened, waited=waited)
+            if compacted:
                 failpoint("upkeep.compacted")
             last = record.vacuumed
-            if last is None or time.monotonic() - last >= _VACUUM_EVERY_S:
+            if compacted if last is None else time.monotonic() - last >= _VACUUM_EVERY_S:
                 record.vacuumed = time.monotonic()
                 self._vacuum(opened)
                 failpoint("upkeep.vacuumed")
@@ -95,10 +100,13 @@ class Upkeep:
         step = max(1, whole // _STEP)
         sizes = pa.table(opened.delta.get_add_actions())["size_bytes"]
         small = pc.sum(pc.less(sizes, step / 2)).as_py() or 0
-        middling = (pc.sum(pc.less(sizes, whole / 2)).as_py() or 0) - small
-        if middling >= 2 * _STEP or (waited and small + middling >= 2):
+        parts = sizes.filter(pc.less(sizes, whole / 2))
+        middling = len(parts) - small
+        if middling >= 2 * _STEP or (
+            waited and len(parts) >= 2 and pc.sum(parts).as_py() >= whole / 2
+        ):
             target = whole
-        elif small >= COMMITS:
+        elif small >= COMMITS or (waited and small >= 2):
             target = step
         else:
             return False

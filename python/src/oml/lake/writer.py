@@ -194,7 +194,8 @@ class LakeWriter:
                 for table in self.tables:
                     feeds = table.reader is not None and _feeds(table, batch)
                     rows = self._rows(table, batch, feeds=feeds)
-                    applied = self._step(table, batch.bounds, rows, feeds=feeds)
+                    recut = batch.bounds.frontier < state.frontier  # a lake that came back older
+                    applied = self._step(table, batch.bounds, rows, feeds=feeds, recut=recut)
                     report.rows[table.name] = report.rows.get(table.name, 0) + applied
                 failpoint("batch.committed")
                 self.source.advance(batch.bounds.end)
@@ -448,13 +449,24 @@ class LakeWriter:
             )
         if "event_id" not in table.place.table.arrow_schema().names:
             return  # its rows are no events
-        target, event_id, _ = held
-        found = table.scan(["event_id"], f"outbox_seq = {cursor}")["event_id"].to_pylist()
-        if found and (target != name or event_id not in found):
-            instead = f"{event_id}" if target == name else f"{event_id} for {target}"
+        assert table.bounds is not None
+        batch = f"outbox_seq > {table.bounds.frontier} and outbox_seq <= {cursor}"
+        found = table.scan(["outbox_seq", "event_id"], batch).to_pylist()
+        last = max((row["outbox_seq"] for row in found), default=None)
+        if last is not None and not any(gap.after < last <= gap.upto for gap in self._gaps):
+            event_id = next(row["event_id"] for row in found if row["outbox_seq"] == last)
+            there = self.source.outbox_row(last)
+            if there is None or there[:2] != (name, event_id):
+                instead = "nothing" if there is None else f"{there[1]}"
+                instead += f" for {there[0]}" if there is not None and there[0] != name else ""
+                raise LakeError(
+                    f"{name} holds event {event_id} under outbox seq {last}, "
+                    f"the outbox holds {instead}",
+                    _FORK_HINT,
+                )
+        if held[0] == name and last != cursor:
             raise LakeError(
-                f"{name} holds event {found[0]} under outbox seq {cursor}, "
-                f"the outbox holds {instead}",
+                f"{name} stands at outbox seq {cursor} and lacks the row that is queued there",
                 _FORK_HINT,
             )
 
@@ -501,9 +513,10 @@ class LakeWriter:
         """Return what can be applied but for the faulty rows, and those of them not given up."""
         rows = self.source.rows(table, batch.frontier, batch.end)
         faulty = silver.faults(table, rows)
-        if any(fault.outbox_seqs in given_up for fault in faulty):
+        left_out = {fault.outbox_seqs for fault in faulty} & given_up
+        if left_out:
             seqs = map(tuple, rows["outbox_seqs"].to_pylist())
-            rows = rows.filter(pa.array([each not in given_up for each in seqs]))
+            rows = rows.filter(pa.array([each not in left_out for each in seqs]))
         return rows, [fault for fault in faulty if fault.outbox_seqs not in given_up]
 
     def _require_stand(self, table: LakeTable) -> None:
@@ -575,16 +588,18 @@ class LakeWriter:
         opened = self._loaded.pop(table.name, None) or self._open(table)
         if opened.cursor == batch.end and opened.bounds == batch:
             return 0
-        *changes, last = opened.portions(rows, self._batch_bytes)
-        for portion in changes:
-            self._commit(opened, partial(OpenTable.change, rows=portion))
+        added, behind = opened.behind(rows)
+        while behind.num_rows:
+            self._commit(opened, partial(OpenTable.change, rows=behind))
             failpoint("table.changed")
+            # What the table is behind is asked of the very object that the batch goes through.
             opened = self._open(table)
-        self._commit(opened, partial(OpenTable.commit, rows=last, bounds=batch, recut=recut))
+            added, behind = opened.behind(rows)
+        self._commit(opened, partial(OpenTable.commit, rows=added, bounds=batch, recut=recut))
         failpoint("table.committed")
         return int(rows.num_rows)
 
-    def _commit(self, opened: OpenTable, write: Callable[[OpenTable], None]) -> None:
+    def _commit(self, opened: OpenTable, write: Callable[[OpenTable], object]) -> None:
         """Write through a table that was just loaded, if it stands where we left it."""
         if opened.cursor != self._stands[opened.place.table.name]:
             raise Overtaken
