@@ -38,7 +38,7 @@ _RECUT_ID = f"{APP_ID}/recut"
 _CHECKPOINT_EVERY = "50"
 _MOST_RANGES = 16
 _SCANNED_AT_A_TIME = 10_000
-_CHANGED_AT_A_TIME = 64
+_CHANGED_AT_A_TIME = 128
 """Rows that one commit changes: each is a branch of an expression, and may have its own file."""
 _LONGEST_REASON = 400
 _PERMISSION_HINT = "Run as a user who may enter and write the lake's directory."
@@ -280,8 +280,7 @@ class OpenTable:
         there = dict[tuple[Any, ...], int]()
         for start in range(0, older.num_rows, _SCANNED_AT_A_TIME):
             some = older.slice(start, _SCANNED_AT_A_TIME)
-            artifacts = ", ".join(sorted({_literal(each) for each in _values(some, "artifact_id")}))
-            within = f"{self._within(some)} and artifact_id in ({artifacts})"
+            within = f"{self._within(some)} and artifact_id in ({_list(some, 'artifact_id')})"
             found = self.scan([*table.key, "outbox_seq"], within)
             there |= dict(zip(_keys(found, table.key), _values(found, "outbox_seq"), strict=True))
         have = [there.get(key) for key in _keys(rows, table.key)]
@@ -300,12 +299,12 @@ class OpenTable:
     def change(self, rows: pa.Table) -> int:
         """Change rows that the table is behind, as many as one commit takes; return how many.
 
-        The cursor stays: no batch is applied by it, and whoever applies one finds the rows changed.
-        Committed is what ``fence`` commits: a commit through an older object conflicts. A row is
-        never taken back: one that has a later outbox seq stays as it is. Only files that
-        hold such rows are written anew, a few batches of their rows in memory at a time; but a row
-        that is written whole takes a MERGE, and that holds each file its time allows. Any
-        exception leaves the outcome unknown.
+        ``rows`` are those that ``behind`` found by this very object: so no row is taken back, and a
+        rival's commit since then fails ours. The cursor stays: no batch is applied by it, and
+        whoever applies one finds the rows changed. Only files that hold such rows are written
+        anew, a few batches of their rows in memory at a time; but a row that is written whole
+        takes a MERGE, and that holds each file its time allows. Any exception leaves the outcome
+        unknown.
         """
         table = self.place.table
         whole = rows.filter(rows["is_whole"])
@@ -315,18 +314,15 @@ class OpenTable:
             return 1
         some = rows.sort_by(table.prune).slice(0, _CHANGED_AT_A_TIME)
         each = some.select(["outbox_seq", *table.key, *table.changes]).to_pylist()
-        hits = [
-            " and ".join(f"{name} = {_literal(row[name])}" for name in table.key) for row in each
-        ]
-        older = [
-            f"({hit} and outbox_seq < {row['outbox_seq']})"
-            for hit, row in zip(hits, each, strict=True)
-        ]
+        keys = [_literal("/".join(str(row[name]) for name in table.key)) for row in each]
+        # The long expressions are evaluated for what may be meant, and not for each row of a file.
+        meant = " and ".join(f"{name} in ({_list(some, name)})" for name in table.key)
+        cases = {
+            name: _case(table, name, keys, [row[name] for row in each]) for name in table.changes
+        }
         self.delta.update(
-            updates={
-                name: _case(hits, [row[name] for row in each], name) for name in table.changes
-            },
-            predicate=f"{self._within(some)} and ({' or '.join(older)})",
+            updates={n: f"CASE WHEN {meant} THEN {case} ELSE {n} END" for n, case in cases.items()},
+            predicate=f"{self._within(some)} and {meant}",
             writer_properties=writer_properties(table),
             commit_properties=_transactions(self.bounds),
         )
@@ -426,10 +422,16 @@ def _keys(rows: pa.Table, key: Sequence[str]) -> list[tuple[Any, ...]]:
     return list(zip(*(_values(rows, name) for name in key), strict=True))
 
 
-def _case(hits: list[str], values: list[Any], otherwise: str) -> str:
-    """Return the SQL of a column's value: of the first condition that holds, else as it was."""
-    cases = (f"WHEN {hit} THEN {_literal(value)}" for hit, value in zip(hits, values, strict=True))
-    return f"CASE {' '.join(cases)} ELSE {otherwise} END"
+def _list(rows: pa.Table, name: str) -> str:
+    """Return the values of a column as a list of SQL literals, each once."""
+    return ", ".join(sorted({_literal(value) for value in _values(rows, name)}))
+
+
+def _case(table: LakeTable, name: str, keys: list[str], values: list[Any]) -> str:
+    """Return the SQL of a column's value: by the row's key, else as it was."""
+    parts = ", '/', ".join(table.key)
+    cases = (f"WHEN {key} THEN {_literal(each)}" for key, each in zip(keys, values, strict=True))
+    return f"CASE concat({parts}) {' '.join(cases)} ELSE {name} END"
 
 
 def _literal(value: object) -> str:

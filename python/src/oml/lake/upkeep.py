@@ -99,15 +99,14 @@ class Upkeep:
         whole = opened.place.file_bytes
         step = max(1, whole // _STEP)
         sizes = pa.table(opened.delta.get_add_actions())["size_bytes"]
-        small = pc.sum(pc.less(sizes, step / 2)).as_py() or 0
+        small = sizes.filter(pc.less(sizes, step / 2))
         parts = sizes.filter(pc.less(sizes, whole / 2))
-        middling = len(parts) - small
-        if middling >= 2 * _STEP or (
-            waited and len(parts) >= 2 and pc.sum(parts).as_py() >= whole / 2
-        ):
+        steps = len(parts) - len(small) + (pc.sum(small).as_py() or 0) // step
+        many = len(small) >= COMMITS
+        if (many or len(parts) - len(small) >= 2 * _STEP) and steps >= 2 * _STEP:
             target = whole
-        elif small >= COMMITS or (waited and small >= 2):
-            target = step
+        elif many or (waited and len(small) >= 2):
+            target = whole if waited and pc.sum(parts).as_py() >= whole / 2 else step
         else:
             return False
         done = opened.delta.optimize.compact(
