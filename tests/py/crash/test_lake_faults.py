@@ -23,11 +23,13 @@ from lakes import (
     drain,
     expect_contiguous,
     expect_exact,
+    frontier,
+    lake_writer,
     prepare,
 )
 from oml.dev.cluster import Cluster
-from oml.lake.schema import GOLD_TENANT_DAILY, TABLES
-from oml.lake.table import LakeError
+from oml.lake.schema import BRONZE_EVENTS, GOLD_TENANT_DAILY, TABLES
+from oml.lake.table import LakeError, LakeUnavailable
 from seaweed import Bucket, Seaweed
 from submissions import Office
 from systems import System
@@ -145,6 +147,22 @@ def test_a_store_that_stalls_is_an_error_soon_and_is_written_to_later(
     proxy.heal()
     drain_until_up(lake)
     expect_all(lake)
+
+
+def test_a_store_that_fails_as_a_table_is_asked_where_it_stands_is_away_and_no_fault_of_ours(
+    lake: System, proxy: FaultProxy
+) -> None:
+    append(prepare(lake), 3)
+    drain(lake)
+    with lake_writer(lake) as writer:
+        opened = writer.open(BRONZE_EVENTS)
+        proxy.faults = [Fault("slow-down", ".*", ".*", times=10**6)]
+        for asked in ("cursor", "bounds", "is_recut"):
+            with pytest.raises(LakeUnavailable):
+                getattr(opened, asked)
+        assert proxy.met["slow-down"] > 0
+        proxy.heal()
+        assert opened.cursor == frontier(lake)
 
 
 @pytest.mark.parametrize("kind", ["cut-short", "unacknowledged"])

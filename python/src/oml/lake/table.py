@@ -202,19 +202,28 @@ class OpenTable:
     @property
     def cursor(self) -> int:
         """The last outbox seq applied, 0 for none: the table's own transaction version."""
-        return self.delta.transaction_version(APP_ID) or 0
+        return self._transaction(APP_ID) or 0
 
     @property
     def bounds(self) -> Bounds | None:
         """The bounds recorded with the last batch."""
-        frontier = self.delta.transaction_version(_FRONTIER_ID)
-        end = self.delta.transaction_version(_END_ID)
+        frontier, end = self._transaction(_FRONTIER_ID), self._transaction(_END_ID)
         return None if frontier is None or end is None else Bounds(frontier, end)
 
     @property
     def is_recut(self) -> bool:
         """Whether the last batch had bounds of its own, that no frontier need have stopped at."""
-        return self.delta.transaction_version(_RECUT_ID) == self.cursor
+        return self._transaction(_RECUT_ID) == self.cursor
+
+    def _transaction(self, app_id: str) -> int | None:
+        """Return the version of an application transaction, None if it has none.
+
+        The library reads the log for it, if the table's store answers: else LakeUnavailable.
+        """
+        try:
+            return self.delta.transaction_version(app_id)
+        except (DeltaError, OSError) as error:
+            raise self._unreachable(error) from error
 
     def refresh(self) -> None:
         """Load what was committed since, for one who only reads."""
