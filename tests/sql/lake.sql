@@ -1,7 +1,7 @@
 -- What the lake writer asks the database: where a batch may end, what is in it, and how far the lake has come.
 begin;
 \ir shared/refused.sql
-select plan(52);
+select plan(53);
 
 create role clerk login in role oml_writer;
 create role drainer login in role oml_daemon;
@@ -41,6 +41,8 @@ select lives_ok(format('select oml.lake_fence(%s)', :'start'::bigint + 6), 'a fe
 select is((select fenced_seq from oml.lake_state()), :'start'::bigint + 6, 'and names the seq it covers');
 select lives_ok('select oml.lake_fence(1)', 'a later fence at an older seq');
 select is((select fenced_seq from oml.lake_state()), :'start'::bigint + 6, 'takes nothing back');
+select oml.lake_fence(9000000000000000000);
+select is((select fenced_seq from oml.lake_state()), :'start'::bigint + 6, 'nor does one far ahead cover what is not there yet');
 
 -- Batches.
 select is(

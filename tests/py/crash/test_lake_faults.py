@@ -89,7 +89,7 @@ def test_a_fault_at_any_request_loses_and_doubles_nothing(
     lake: System, proxy: FaultProxy, kind: Kind, request_: str
 ) -> None:
     append(prepare(lake), 2)
-    drain(lake)
+    drain_until_up(lake)
     append(lake.connect("app"), 9)
     method, path = REQUESTS[request_]
     proxy.faults = [Fault(kind, method, path, times=2, after=1)]
@@ -102,7 +102,7 @@ def test_a_commit_that_landed_unacknowledged_is_found_and_not_repeated(
     lake: System, proxy: FaultProxy
 ) -> None:
     append(prepare(lake), 3)
-    drain(lake)
+    drain_until_up(lake)
     before = len(batches(lake)), len(batches(lake, GOLD_TENANT_DAILY))
     append(lake.connect("app"), 3)
     proxy.faults = [Fault("unacknowledged", "PUT", COMMIT, times=99)]
@@ -111,7 +111,7 @@ def test_a_commit_that_landed_unacknowledged_is_found_and_not_repeated(
     proxy.heal()
     assert len(batches(lake)) == before[0] + 1
     assert len(batches(lake, GOLD_TENANT_DAILY)) == before[1] + 1
-    drain(lake)
+    drain_until_up(lake)
     expect_all(lake)
 
 
@@ -138,7 +138,7 @@ def test_a_store_that_stalls_is_an_error_soon_and_is_written_to_later(
     lake: System, proxy: FaultProxy
 ) -> None:
     append(prepare(lake), 3)
-    drain(lake)
+    drain_until_up(lake)
     append(lake.connect("app"), 3)
     proxy.faults = [Fault("stalled-and-lost", ".*", ".*", times=10**6)]
     with pytest.raises(LakeError) as caught:
@@ -153,7 +153,7 @@ def test_a_store_that_fails_as_a_table_is_asked_where_it_stands_is_away_and_no_f
     lake: System, proxy: FaultProxy
 ) -> None:
     append(prepare(lake), 3)
-    drain(lake)
+    drain_until_up(lake)
     with lake_writer(lake) as writer:
         opened = writer.open(BRONZE_EVENTS)
         proxy.faults = [Fault("slow-down", ".*", ".*", times=10**6)]
@@ -210,7 +210,7 @@ def test_a_bucket_that_was_emptied_is_not_filled_anew(
     lake: System, bucket: Bucket, proxy: FaultProxy, gone: str
 ) -> None:
     append(prepare(lake), 3)
-    drain(lake)
+    drain_until_up(lake)
     store = opened(bucket)
 
     def paths() -> list[str]:
